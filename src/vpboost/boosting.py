@@ -1,0 +1,306 @@
+"""Algorithm 2: boosting as a functional trust-region method (``alg:trust_region_skeleton_vpboost``)."""
+
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from .blocks import block_map, block_sum
+from .data import Data, check_seed, prepare
+from .diagnostics import Diagnostics, diagnose
+from .ensemble import Ensemble
+from .featurizers import Factory, with_bias
+from .losses import Loss
+from .reduced import Derivatives
+from .trust_region import TrustRegion, accepts, next_lambda, reduction_ratio, search
+from .weak_learner import CG_AT_END, Trained, Training, featurize, solve, train
+
+
+class Record(NamedTuple):
+    """One stage of the history. See :class:`vpboost.diagnostics.Diagnostics` for the theory's quantities."""
+
+    stage: int
+    loss: float  #: training loss of the ensemble after the stage
+    validation_loss: float  #: the same on the validation data; NaN without any
+    ratio: float  #: ρ, actual over predicted reduction (``eq:reduction_ratio``)
+    accepted: bool
+    reg_lambda: float  #: λ_w that the learner's linear weights were solved with
+    solves: int  #: 1, and 1 more for each re-solve with a raised λ_w
+    solver_error: float  #: jitter or residual of the solve; see :class:`vpboost.reduced.Solution`
+    gradient_norm: float
+    operator_norm: float
+    radius: float
+    step_norm: float
+    slope: float
+    alignment: float
+    curvature_capture: float
+    model_reduction: float
+    cauchy_reduction: float
+    seconds: float
+
+
+class Boosted(NamedTuple):
+    """What :func:`boost` returns: the ensemble, the history of its stages, and why boosting ended."""
+
+    ensemble: Ensemble
+    history: list[Record]
+    status: str
+
+
+def boost(
+    x: Any,
+    y: Any,
+    *,
+    loss: Loss,
+    featurizer: Factory,
+    n_learners: int = 10,
+    training: Training | None = None,
+    trust_region: TrustRegion | None = None,
+    bias: bool = True,
+    sample_weight: Any = None,
+    validation: tuple[Any, Any] | None = None,
+    seed: int = 0,
+    dtype: Any = "float32",
+    callback: Callable[[Record], bool | None] | None = None,
+) -> Boosted:
+    """Fit a VPBoost ensemble: c₀, then one weak learner per stage, each accepted or rejected by the trust region.
+
+    Parameters
+    ----------
+    x : array of shape (n_rows, ...)
+        Inputs. Scale them to order one; this function does not.
+    y : array of shape (n_rows,) or (n_rows, n_outputs)
+        Targets, as the loss expects them.
+    loss : Loss
+        See :mod:`vpboost.losses`.
+    featurizer : callable
+        Builds each stage's featurizer; see :mod:`vpboost.featurizers`.
+    n_learners : int, default=10
+        Number of stages. A stage whose learner is rejected adds nothing.
+    training, trust_region : Training, TrustRegion, optional
+        Settings of Algorithm 1 and of the trust region.
+    bias : bool, default=True
+        Add a constant feature to every featurizer.
+    sample_weight : array of shape (n_rows,), optional
+        Non-negative weights; they enter every mean.
+    validation : pair (x, y), optional
+        Data on which to report the loss after every stage.
+    seed : int, default=0
+        Fixes every random choice: same seed, data and machine give the same bits.
+    dtype : {"float32", "float64"}
+        Precision of the whole computation.
+    callback : callable, optional
+        Called with the :class:`Record` of each stage; returning True ends boosting.
+
+    Returns
+    -------
+    Boosted
+        ``ensemble``, ``history``, ``status``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from functools import partial
+    >>> from vpboost import MLP, SquaredError, Training, boost
+    >>> x = np.linspace(-1, 1, 200)[:, None]
+    >>> y = np.sin(5 * x[:, 0])
+    >>> fit = boost(x, y, loss=SquaredError(), featurizer=partial(MLP, width=4, depth=1), n_learners=3,
+    ...             training=Training(max_steps=200))
+    >>> bool(np.mean((fit.ensemble.predict(x)[:, 0] - y) ** 2) < 1e-3)
+    True
+    """
+    dtype = check_dtype(dtype)
+    check_arguments(loss, featurizer, n_learners, callback)
+    with jax.enable_x64(dtype == np.float64):
+        training, trust_region = traced(training or Training(), dtype), traced(trust_region or TrustRegion(), dtype)
+        key = check_seed(seed)
+        data = prepare(x, y, loss, sample_weight, dtype)
+        held_out = prepare(*validation, loss, None, dtype, ("validation x", "validation y")) if validation else None
+        make = with_bias(featurizer) if bias else featurizer
+
+        constant = loss.best_constant(data.target, data.weight)
+        loss.check(data.target, constant)
+        predictions = start(constant, data), start(constant, held_out) if held_out else None
+        learners: list[tuple[Any, Array]] = []
+        history: list[Record] = []
+        reg, status = trust_region.reg_lambda, "all stages done"
+        for stage in range(n_learners):
+            began = time.perf_counter()
+            init_key, train_key = jax.random.split(jax.random.fold_in(key, stage))
+            derivatives = differentiate(loss, predictions[0], data)
+            if not check_derivatives(derivatives, stage):
+                status = "stationary: the gradient of the loss is zero"
+                break
+            population = initialise(make, init_key, data, training.candidates)
+            learner = train(train_key, population, data.x, derivatives, reg, training)
+            trial, reg, solves = assess(learner, predictions[0], derivatives, data, loss, reg, training, trust_region)
+            if accepted := bool(accepts(trial.ratio, trust_region)):
+                learners.append((learner.featurizer, trial.weights))
+                predictions = update(learner.featurizer, trial.weights, predictions, (data, held_out))
+            losses = mean_loss(loss, predictions[0], data), mean_loss(loss, predictions[1], held_out)
+            history.append(record(stage, losses, trial, accepted, reg, solves, time.perf_counter() - began))
+            reg = next_lambda(reg, trial.ratio, trust_region)
+            if callback is not None and callback(history[-1]):
+                status = f"stopped by the callback after stage {stage}"
+                break
+        return Boosted(Ensemble.stack(constant, learners), history, status)
+
+
+class Trial(eqx.Module):
+    """A weak learner up for acceptance: its weights, boosting rate included, ρ, and what the theory says of it."""
+
+    weights: Float[Array, "n k"]
+    ratio: Float[Array, ""]
+    solver_error: Float[Array, ""]
+    diagnostics: Diagnostics
+
+
+@eqx.filter_jit
+def assess(
+    learner: Trained,
+    prediction: Array,
+    derivatives: Derivatives,
+    data: Data,
+    loss: Loss,
+    reg: Array,
+    training: Training,
+    trust_region: TrustRegion,
+) -> tuple[Trial, Array, Array]:
+    """Return the learner's trial at the first λ_w that makes it acceptable, that λ_w, and the number of solves."""
+    features = featurize(learner.featurizer, data.x)
+
+    def attempt(reg: Array) -> Trial:
+        weights, error = learner.weights, jnp.zeros((), prediction.dtype)
+        if training.solves.end:
+            solution = solve(features, derivatives, reg, weights, training.solver, CG_AT_END)
+            weights, error = solution.weights, jnp.where(solution.finite, solution.error, jnp.inf)
+        theory = diagnose(features, weights, derivatives)
+        step = trust_region.rate * weights
+        bend = -2 * (theory.model_reduction + theory.slope)
+        predicted = -trust_region.rate * theory.slope - 0.5 * trust_region.rate**2 * bend
+        actual = actual_reduction(loss, prediction, features, step, data)
+        return Trial(step, reduction_ratio(actual, predicted), error, theory)
+
+    if not training.solves.end:  # nothing to solve again: the weights are what gradient descent made them
+        return attempt(reg), reg, jnp.ones((), jnp.int32)
+    return search(attempt, reg, trust_region)
+
+
+def actual_reduction(loss: Loss, prediction: Array, features: Array, weights: Array, data: Data) -> Array:
+    """Return L[f] − L[f + h] as the mean of differences, which loses no digits when the reduction is small."""
+
+    def one_block(f: Array, z: Array, t: Array, w: Array) -> Array:
+        return jnp.sum(w * (loss.value(f, t) - loss.value(f + z @ weights, t)))
+
+    return block_sum(one_block, prediction, features, data.target, data.weight)
+
+
+@eqx.filter_jit
+def differentiate(loss: Loss, prediction: Array, data: Data) -> Derivatives:
+    """Return gradient and curvature of the loss at the current ensemble."""
+    gradient = block_map(loss.gradient, prediction, data.target)
+    return Derivatives(data.weight, gradient, block_map(loss.curvature, prediction, data.target))
+
+
+@eqx.filter_jit
+def update(featurizer: Any, weights: Array, predictions: tuple, datasets: tuple) -> tuple:
+    """Add a learner to the predictions on each data set (None stays None)."""
+
+    def add(prediction: Array, data: Data) -> Array:
+        return block_map(lambda f, x: f + jax.vmap(featurizer)(x) @ weights, prediction, data.x)
+
+    return tuple(p if p is None else add(p, d) for p, d in zip(predictions, datasets, strict=True))
+
+
+@eqx.filter_jit
+def mean_loss(loss: Loss, prediction: Array | None, data: Data | None) -> Array:
+    """Return the mean loss over a data set; NaN for none."""
+    if prediction is None or data is None:
+        return jnp.array(jnp.nan)
+    return block_sum(lambda f, t, w: jnp.sum(w * loss.value(f, t)), prediction, data.target, data.weight)
+
+
+def start(constant: Array, data: Data) -> Array:
+    """Return the prediction f⁽⁰⁾ = c₀ for every row."""
+    return jnp.broadcast_to(constant, (*data.weight.shape, constant.shape[0]))
+
+
+def initialise(make: Factory, key: Array, data: Data, candidates: int) -> Any:
+    """Build a population of featurizers, stacked along a first axis."""
+    rows = data.sample()
+    population = eqx.filter_vmap(lambda k: make(k, rows))(jax.random.split(key, candidates))
+    arrays, structure = eqx.partition(population, eqx.is_array)
+
+    def features_of_one(leaves: Any, x: Array) -> Array:
+        return eqx.combine(leaves, structure)(x)
+
+    first = jax.tree.map(lambda leaf: jax.eval_shape(lambda a: a[0], leaf), arrays)
+    features = jax.eval_shape(features_of_one, first, rows[0])
+    if not hasattr(features, "shape") or len(features.shape) != 1 or features.shape[0] == 0:
+        raise ValueError(f"featurizer must map one input to a non-empty 1-D array of features, got {features}")
+    return population
+
+
+@jax.jit
+def _derivative_status(derivatives: Derivatives) -> tuple[Array, Array, Array]:
+    diagonal = derivatives.curvature.diagonal()
+    finite = jnp.all(jnp.isfinite(derivatives.gradient)) & jnp.all(jnp.isfinite(diagonal))
+    return finite, jnp.min(diagonal), jnp.max(jnp.abs(derivatives.gradient))
+
+
+def check_derivatives(derivatives: Derivatives, stage: int) -> bool:
+    """Raise ``ValueError`` if the loss is not finite or not convex at the ensemble; return False if stationary."""
+    finite, smallest, steepest = _derivative_status(derivatives)
+    if not finite:
+        raise ValueError(f"loss has NaN or infinite derivatives at stage {stage}; check the loss and the scale of y")
+    if smallest < -1e-4:
+        raise ValueError(f"loss is not convex: its curvature is {float(smallest):g} at stage {stage}")
+    return bool(steepest > 0)
+
+
+def record(
+    stage: int, losses: tuple, trial: Trial, accepted: bool, reg: Array, solves: Array, seconds: float
+) -> Record:
+    """Gather one stage's history in plain Python numbers."""
+    theory = {name: float(value) for name, value in vars(trial.diagnostics).items()}
+    return Record(
+        stage=stage,
+        loss=float(losses[0]),
+        validation_loss=float(losses[1]),
+        ratio=float(trial.ratio),
+        accepted=accepted,
+        reg_lambda=float(reg),
+        solves=int(solves),
+        solver_error=float(trial.solver_error),
+        seconds=seconds,
+        **theory,
+    )
+
+
+def traced(settings: Any, dtype: np.dtype) -> Any:
+    """Turn the numbers of a settings object into arrays, so that changing them does not recompile anything."""
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype) if isinstance(leaf, float | int) else leaf, settings)
+
+
+def check_dtype(dtype: Any) -> np.dtype:
+    """Return float32 or float64 as a NumPy dtype."""
+    if np.dtype(dtype) not in (np.dtype("float32"), np.dtype("float64")):
+        raise ValueError(f"dtype must be float32 or float64, got {dtype!r}")
+    return np.dtype(dtype)
+
+
+def check_arguments(loss: Any, featurizer: Any, n_learners: Any, callback: Any) -> None:
+    """Raise an error that names the argument if one of these cannot be used."""
+    if not isinstance(loss, Loss):
+        raise TypeError(f"loss must be a vpboost loss (wrap a function in CustomLoss), got {type(loss).__name__}")
+    if not callable(featurizer):
+        raise TypeError(f"featurizer must be callable as featurizer(key, rows), got {type(featurizer).__name__}")
+    if isinstance(n_learners, bool) or not isinstance(n_learners, int) or n_learners < 0:
+        raise ValueError(f"n_learners must be a whole number of at least 0, got {n_learners!r}")
+    if callback is not None and not callable(callback):
+        raise TypeError(f"callback must be callable, got {type(callback).__name__}")

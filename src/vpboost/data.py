@@ -1,0 +1,94 @@
+"""Checks of training data at the boundary, and its arrangement in blocks."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from .blocks import Layout
+from .losses import Loss
+
+
+class Data(eqx.Module):
+    """Inputs, prepared targets and sample weights (summing to one) in blocks of rows."""
+
+    x: Array
+    target: Array
+    weight: Float[Array, "blocks rows"]
+    layout: Layout = eqx.field(static=True)
+    n_outputs: int = eqx.field(static=True)
+
+    def sample(self, n_rows: int = 1024) -> Array:
+        """Return up to ``n_rows`` training inputs, evenly spaced over the data."""
+        every = max(self.layout.n_rows // n_rows, 1)
+        return self.layout.merge(self.x)[::every][:n_rows]
+
+
+def prepare(
+    x: Any, y: Any, loss: Loss, sample_weight: Any = None, dtype: Any = np.float32, names: tuple[str, str] = ("x", "y")
+) -> Data:
+    """Check inputs, targets and weights and arrange them in blocks; errors name the argument at fault."""
+    inputs = check_inputs(x, names[0])
+    if len(np.atleast_1d(y)) != len(inputs):
+        raise ValueError(
+            f"{names[0]} and {names[1]} must have as many rows, got {len(inputs)} and {len(np.atleast_1d(y))}"
+        )
+    target = loss.prepare_targets(y)
+    weight = check_weights(sample_weight, len(inputs))
+    layout = Layout.for_rows(len(inputs))
+    target_dtype = target.dtype if target.dtype.kind in "iu" else dtype
+    with np.errstate(over="ignore"):
+        x_blocks, target_blocks = layout.split(inputs).astype(dtype), layout.split(target).astype(target_dtype)
+    for name, blocks in zip(names, (x_blocks, target_blocks), strict=True):
+        if not np.all(np.isfinite(blocks)):
+            raise ValueError(f"{name} has values too large for {np.dtype(dtype)}; rescale it or use float64")
+    return Data(
+        x=jnp.asarray(x_blocks),
+        target=jnp.asarray(target_blocks),
+        weight=jnp.asarray(layout.split_weights(weight), dtype=dtype),
+        layout=layout,
+        n_outputs=loss.n_outputs(target),
+    )
+
+
+def check_inputs(x: Any, name: str) -> np.ndarray:
+    """Return ``x`` as a finite numeric array with at least one row; raise an error that names it otherwise."""
+    inputs = np.asarray(x)
+    if inputs.dtype.kind not in "biuf":
+        raise TypeError(f"{name} must be numeric, got dtype {inputs.dtype}")
+    if inputs.ndim < 2:
+        raise ValueError(f"{name} must have one row per sample (at least 2-D), got shape {inputs.shape}")
+    if inputs.size == 0:
+        raise ValueError(f"{name} must not be empty, got shape {inputs.shape}")
+    if not np.all(np.isfinite(inputs)):
+        raise ValueError(f"{name} must be finite, got NaN or infinity")
+    return inputs
+
+
+def check_weights(sample_weight: Any, n_rows: int) -> np.ndarray:
+    """Return sample weights, ones by default; raise an error that names them if they make no sense."""
+    if sample_weight is None:
+        return np.ones(n_rows)
+    weight = np.asarray(sample_weight)
+    if weight.dtype.kind not in "biuf":
+        raise TypeError(f"sample_weight must be numeric, got dtype {weight.dtype}")
+    if weight.shape != (n_rows,):
+        raise ValueError(f"sample_weight must have shape ({n_rows},), got {weight.shape}")
+    if not np.all(np.isfinite(weight)):
+        raise ValueError("sample_weight must be finite, got NaN or infinity")
+    if weight.min() < 0:
+        raise ValueError(f"sample_weight must be non-negative, got a value of {weight.min():g}")
+    if weight.max() == 0:
+        raise ValueError("sample_weight must have a positive entry, got only zeros")
+    # divided first by the largest, so that the sum cannot overflow
+    return weight / weight.max()
+
+
+def check_seed(seed: Any) -> jax.Array:
+    """Return the random key of a whole-number seed."""
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
+        raise TypeError(f"seed must be a whole number, got {seed!r}")
+    return jax.random.key(int(seed))

@@ -1,0 +1,49 @@
+"""Featurizers: smooth maps z_θ from one input x to a vector of features.
+
+The protocol
+------------
+A *featurizer* is any Equinox module with ``__call__(x) -> features``, where ``x`` is one sample (any shape) and
+``features`` is a 1-D array. Its floating-point arrays are θ, the trainable parameters. Everything else (sizes,
+activation functions) is structure and must not depend on the random key.
+
+A *factory* builds a fresh featurizer for each weak learner: any callable ``factory(key, rows) -> module``, where
+``rows`` are some training inputs, ``(n_rows, *input_shape)``, from which it may take sizes, ranges or centres. The
+classes here are factories themselves; give them options with :func:`functools.partial`:
+
+>>> from functools import partial
+>>> import jax, jax.numpy as jnp
+>>> factory = partial(MLP, width=4, depth=2)
+>>> module = factory(jax.random.key(0), jnp.zeros((10, 2)))
+>>> module(jnp.zeros(2)).shape, count_parameters(module)
+((4,), 52)
+
+Your own is as simple:
+
+>>> import equinox as eqx
+>>> class Sines(eqx.Module):
+...     frequency: jax.Array
+...     def __init__(self, key, rows):
+...         self.frequency = jax.random.normal(key, (8, rows.shape[1]))
+...     def __call__(self, x):
+...         return jnp.sin(self.frequency @ x)
+>>> Sines(jax.random.key(0), jnp.zeros((10, 2)))(jnp.ones(2)).shape
+(8,)
+"""
+
+from .base import Factory, WithBias, activation_function, count_parameters, with_bias
+from .bases import BSpline, Fourier, RBF
+from .networks import ConvNet, MLP, ResNet
+
+__all__ = [
+    "BSpline",
+    "ConvNet",
+    "Factory",
+    "Fourier",
+    "MLP",
+    "RBF",
+    "ResNet",
+    "WithBias",
+    "activation_function",
+    "count_parameters",
+    "with_bias",
+]

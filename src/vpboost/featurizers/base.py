@@ -1,0 +1,67 @@
+"""What all featurizers share: the factory protocol, the bias feature, activations by name."""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+
+class Factory(Protocol):
+    """Builds a fresh featurizer from a random key and some training inputs."""
+
+    def __call__(self, key: PRNGKeyArray, rows: Array) -> Any:
+        """Return an Equinox module that maps one input to a 1-D feature vector."""
+
+
+class WithBias(eqx.Module):
+    """A featurizer with one more feature that is always 1."""
+
+    featurizer: Callable
+
+    def __call__(self, x: Array) -> Float[Array, " n"]:
+        """Return the features of ``x`` and a final 1."""
+        features = self.featurizer(x)
+        return jnp.concatenate([features, jnp.ones(1, features.dtype)])
+
+
+def with_bias(factory: Factory) -> Factory:
+    """Return a factory of the same featurizers with a bias feature."""
+
+    def make(key: PRNGKeyArray, rows: Array) -> WithBias:
+        return WithBias(factory(key, rows))
+
+    return make
+
+
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+    "tanh": jnp.tanh,
+    "relu": jax.nn.relu,
+    "gelu": jax.nn.gelu,
+    "silu": jax.nn.silu,
+    "softplus": jax.nn.softplus,
+    "sin": jnp.sin,
+}
+
+
+def activation_function(activation: str | Callable[[Array], Array]) -> Callable[[Array], Array]:
+    """Return the activation of that name; a function is returned as it is."""
+    if callable(activation):
+        return activation
+    if activation not in ACTIVATIONS:
+        raise ValueError(f"activation must be a function or one of {sorted(ACTIVATIONS)}, got {activation!r}")
+    return ACTIVATIONS[activation]
+
+
+def check_count(name: str, value: int, least: int = 1) -> int:
+    """Return ``value`` if it is a whole number of at least ``least``; raise ``ValueError`` naming it otherwise."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
+    return value
+
+
+def count_parameters(featurizer: Any) -> int:
+    """Return n_θ, the number of trainable parameters of a featurizer."""
+    return sum(leaf.size for leaf in jax.tree.leaves(eqx.filter(featurizer, eqx.is_inexact_array)))

@@ -1,0 +1,106 @@
+"""Classical bases with trainable parameters: nothing in the method asks for a neural network."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from .base import check_count
+
+
+class RBF(eqx.Module):
+    """Gaussian bumps exp(−½‖(x − c_j)/s_j‖²) with trainable centres c_j and log-widths log s_j.
+
+    Centres start at random training inputs; every width starts at ``width_scale`` times the root of the inputs' mean
+    squared spread per coordinate.
+    """
+
+    centres: Float[Array, "n d"]
+    log_widths: Float[Array, "n d"]
+
+    def __init__(self, key: PRNGKeyArray, rows: Array, *, n_features: int = 16, width_scale: float = 0.5):
+        check_count("n_features", n_features)
+        if not width_scale > 0:
+            raise ValueError(f"width_scale must be positive, got {width_scale!r}")
+        points = rows.reshape(rows.shape[0], -1)
+        pick_key, jitter_key = jax.random.split(key)
+        picked = points[jax.random.randint(pick_key, (n_features,), 0, points.shape[0])]
+        spread = jnp.std(points, axis=0) + jnp.finfo(points.dtype).eps
+        # two bumps at the very same place would make the features collinear
+        self.centres = picked + 0.1 * spread * jax.random.normal(jitter_key, picked.shape, picked.dtype)
+        width = width_scale * spread * np.sqrt(points.shape[1])
+        self.log_widths = jnp.broadcast_to(jnp.log(width), picked.shape)
+
+    def __call__(self, x: Array) -> Float[Array, " n"]:
+        """Return the features of one input."""
+        distance = (x.reshape(-1) - self.centres) * jnp.exp(-self.log_widths)
+        return jnp.exp(-0.5 * jnp.sum(distance**2, axis=1))
+
+
+class Fourier(eqx.Module):
+    """Waves cos(ω_j·x + φ_j) with trainable frequencies, drawn at first from a normal law, and phases.
+
+    Parameters
+    ----------
+    key, rows
+        The random key and some training inputs.
+    n_features : int, default=16
+        Number of waves.
+    frequency_scale : float, default=2.0
+        Standard deviation of the initial frequencies, in units of one over each input's spread.
+    """
+
+    frequencies: Float[Array, "n d"]
+    phases: Float[Array, " n"]
+
+    def __init__(self, key: PRNGKeyArray, rows: Array, *, n_features: int = 16, frequency_scale: float = 2.0):
+        check_count("n_features", n_features)
+        points = rows.reshape(rows.shape[0], -1)
+        frequency_key, phase_key = jax.random.split(key)
+        spread = jnp.std(points, axis=0)
+        scale = frequency_scale / jnp.where(spread > 0, spread, 1)
+        self.frequencies = scale * jax.random.normal(frequency_key, (n_features, points.shape[1]), points.dtype)
+        self.phases = jax.random.uniform(phase_key, (n_features,), points.dtype, 0, 2 * np.pi)
+
+    def __call__(self, x: Array) -> Float[Array, " n"]:
+        """Return the features of one input."""
+        return jnp.cos(self.frequencies @ x.reshape(-1) + self.phases)
+
+
+class BSpline(eqx.Module):
+    """Cubic B-splines along trainable directions: a smooth basis with local support.
+
+    Each of ``n_directions`` ridge coordinates t = a·x + b carries ``n_knots`` uniform cubic B-splines over the range
+    that the training inputs cover at the start. θ holds the directions a and offsets b.
+    """
+
+    directions: Float[Array, "r d"]
+    offsets: Float[Array, " r"]
+    n_knots: int = eqx.field(static=True)
+
+    def __init__(self, key: PRNGKeyArray, rows: Array, *, n_directions: int = 2, n_knots: int = 8):
+        check_count("n_directions", n_directions)
+        check_count("n_knots", n_knots, least=4)
+        points = rows.reshape(rows.shape[0], -1)
+        spread = jnp.std(points, axis=0)
+        directions = jax.random.normal(key, (n_directions, points.shape[1]), points.dtype)
+        directions = directions / jnp.where(spread > 0, spread, 1)
+        ridge = points @ directions.T
+        low, high = ridge.min(axis=0), ridge.max(axis=0)
+        # the knots are the whole numbers 0 .. n_knots−1; the inputs fill the part where all splines overlap
+        scale = (n_knots - 3) / jnp.where(high > low, high - low, 1)
+        self.directions = directions * scale[:, None]
+        self.offsets = 1 - low * scale
+        self.n_knots = n_knots
+
+    def __call__(self, x: Array) -> Float[Array, " n"]:
+        """Return the features of one input."""
+        ridge = self.directions @ x.reshape(-1) + self.offsets
+        return cubic_spline(ridge[:, None] - jnp.arange(self.n_knots)).reshape(-1)
+
+
+def cubic_spline(t: Array) -> Array:
+    """Return the cardinal cubic B-spline, supported on |t| < 2, twice continuously differentiable."""
+    inner, outer = jnp.maximum(1 - jnp.abs(t), 0), jnp.maximum(2 - jnp.abs(t), 0)
+    return (outer**3 - 4 * inner**3) / 6

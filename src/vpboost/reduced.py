@@ -1,0 +1,225 @@
+"""The reduced problem: every variable-projection equation, by structure of the loss's Hessian.
+
+A weak learner is h(x) = Wᵀ z(x) with features z(x) ∈ Rⁿ and linear weights W ∈ Rⁿˣᴷ; the paper's w is W read row by
+row, and its featurizer matrix A_θ(x) = z(x)ᵀ ⊗ I_K is never formed. With ω_i the sample weights (they sum to one):
+
+=====================  ==========================================  =============================
+reduced gradient       ḡ = Σ ω_i z_i g_iᵀ                           ``eq:gbar_formula``
+reduced Hessian        H̄ = Σ ω_i (z_i z_iᵀ) ⊗ H_i                    ``eq:hbar_formula``
+optimal weights        w* = −(H̄ + λ_w I)⁻¹ ḡ                         ``eq:w_opt_form``
+quadratic model        Q(w, θ) − L = ḡ·w + ½ w·H̄ w                   ``eq:quadratic_function``
+=====================  ==========================================  =============================
+
+H̄ is held as ``(G, m, m)``: G independent groups of m unknowns. A multiple of the identity H_i = s_i I gives one n×n
+group whose factorisation serves all K outputs, a diagonal H_i gives K groups of n×n, and a coupled H_i one group of
+nK × nK. Coupled systems that are too large for that are solved by conjugate gradients from products H̄v alone.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .blocks import block_sum
+from .curvature import Curvature, Diagonal, ScaledIdentity
+
+#: Coupled systems with at most this many unknowns are assembled and factored; larger ones go to conjugate gradients.
+MAX_DENSE_UNKNOWNS = 256
+
+FeatureBlocks = Float[Array, "blocks rows n"]
+Weights = Float[Array, "n k"]
+
+
+class Derivatives(eqx.Module):
+    """Derivatives of the loss at the current ensemble, per sample: ω_i, g_i and H_i."""
+
+    weight: Float[Array, "*rows"]
+    gradient: Float[Array, "*rows k"]
+    curvature: Curvature
+
+
+class Reduced(eqx.Module):
+    """The reduced gradient ḡ (n × K) and the reduced Hessian H̄ in groups (G × m × m)."""
+
+    gradient: Weights
+    hessian: Float[Array, "groups m m"]
+
+    def group(self, weights: Weights) -> Float[Array, "groups m r"]:
+        """Arrange an n × K array as the right-hand sides of the groups."""
+        n, k = weights.shape
+        groups, m, _ = self.hessian.shape
+        if groups == k and m == n:
+            return weights.T[:, :, None]
+        return weights[None] if m == n else weights.reshape(1, n * k, 1)
+
+    def ungroup(self, grouped: Float[Array, "groups m r"]) -> Weights:
+        """Undo :meth:`group`."""
+        n, k = self.gradient.shape
+        groups, m, _ = self.hessian.shape
+        if groups == k and m == n:
+            return grouped[:, :, 0].T
+        return grouped.reshape(n, k)
+
+    def curve(self, weights: Weights) -> Weights:
+        """Return H̄ w."""
+        return self.ungroup(self.hessian @ self.group(weights))
+
+
+class Solution(eqx.Module):
+    """Optimal linear weights, and how well the system was solved.
+
+    ``error`` is the jitter that the factorisation needed (relative to the diagonal; 0 when none) or the relative
+    residual of conjugate gradients. When ``finite`` is false the data overflowed and ``weights`` are zero.
+    """
+
+    weights: Weights
+    error: Float[Array, ""]
+    finite: Array
+
+
+def reduced_gradient(features: Float[Array, "rows n"], derivatives: Derivatives) -> Weights:
+    """Return the part of ḡ (``eq:gbar_formula``) due to these rows."""
+    return (derivatives.weight[:, None] * features).T @ derivatives.gradient
+
+
+def reduced_hessian(features: Float[Array, "rows n"], derivatives: Derivatives) -> Float[Array, "groups m m"]:
+    """Return the part of H̄ (``eq:hbar_formula``) due to these rows, in groups by the structure of H_i."""
+    weighted = derivatives.weight[:, None] * features
+    curvature = derivatives.curvature
+    if isinstance(curvature, ScaledIdentity):
+        return ((weighted * curvature.scale[:, None]).T @ features)[None]
+    if isinstance(curvature, Diagonal):
+        # K independent products zᵀ diag(ω d_k) z
+        scaled = weighted.T[None] * curvature.entries.T[:, None, :]
+        return scaled @ features
+    matrix = curvature.matrix()
+    (_, n), k = features.shape, matrix.shape[-1]
+    right = (features[:, :, None, None] * matrix[:, None]).reshape(features.shape[0], -1)
+    blocks = (weighted.T @ right).reshape(n, n, k, k)
+    return blocks.transpose(0, 2, 1, 3).reshape(1, n * k, n * k)
+
+
+def reduce(features: FeatureBlocks, derivatives: Derivatives) -> Reduced:
+    """Accumulate ḡ and H̄ over all blocks."""
+
+    def one_block(z: Array, d: Derivatives) -> Reduced:
+        return Reduced(reduced_gradient(z, d), reduced_hessian(z, d))
+
+    return block_sum(one_block, features, derivatives)
+
+
+def gram(features: FeatureBlocks, weight: Float[Array, "blocks rows"]) -> Float[Array, "n n"]:
+    """Return Σ ω_i z_i z_iᵀ."""
+    return block_sum(lambda z, w: (w[:, None] * z).T @ z, features, weight)
+
+
+def optimal_weights(reduced: Reduced, reg: Float[Array, ""]) -> Solution:
+    """Return w* = −(H̄ + λ_w I)⁻¹ ḡ (``eq:w_opt_form``) by one Cholesky factorisation per group."""
+    factor, scale, jitter = _factorise(reduced.hessian, reg)
+    return _solution(reduced.ungroup(_solve(factor, scale, -reduced.group(reduced.gradient))), jnp.max(jitter))
+
+
+def optimal_weights_cg(
+    features: FeatureBlocks,
+    derivatives: Derivatives,
+    reg: Float[Array, ""],
+    start: Weights,
+    tolerance: float,
+    max_steps: int,
+) -> Solution:
+    """Return w* by preconditioned conjugate gradients from ``start``, using products with H̄ only.
+
+    The preconditioner treats H_i as c_k s_i on output k, with s_i the mean diagonal of H_i and c_k the mean curvature
+    of output k relative to the others: K factorisations of n × n from a single weighted Gram matrix.
+    """
+    gradient = block_sum(reduced_gradient, features, derivatives)
+
+    def matvec(weights: Weights) -> Weights:
+        return curve(weights, features, derivatives) + reg * weights
+
+    def curvature_sums(z: Array, d: Derivatives) -> tuple[Array, Array]:
+        diagonal = d.weight[:, None] * d.curvature.diagonal()
+        return (diagonal.mean(axis=1)[:, None] * z).T @ z, diagonal.sum(axis=0)
+
+    base, per_output = block_sum(curvature_sums, features, derivatives)
+    relative = per_output / jnp.maximum(jnp.mean(per_output), jnp.finfo(per_output.dtype).tiny)
+    factor, scale, _ = _factorise(relative[:, None, None] * base, reg)
+
+    def precondition(residual: Weights) -> Weights:
+        return _solve(factor, scale, residual.T[:, :, None])[:, :, 0].T
+
+    weights, _ = jax.scipy.sparse.linalg.cg(
+        matvec, -gradient, x0=start, tol=tolerance, maxiter=max_steps, M=precondition
+    )
+    norm = jnp.maximum(jnp.linalg.norm(gradient), jnp.finfo(gradient.dtype).tiny)
+    return _solution(weights, jnp.linalg.norm(matvec(weights) + gradient) / norm)
+
+
+def curve(weights: Weights, features: FeatureBlocks, derivatives: Derivatives) -> Weights:
+    """Return H̄ w without forming H̄."""
+
+    def one_block(z: Array, d: Derivatives) -> Array:
+        return z.T @ (d.weight[:, None] * d.curvature.apply(z @ weights))
+
+    return block_sum(one_block, features, derivatives)
+
+
+def quadratic_model(weights: Weights, features: FeatureBlocks, derivatives: Derivatives) -> Float[Array, ""]:
+    """Return Q(w, θ) − Q(0, θ) (``eq:quadratic_function``), sample by sample; differentiable in both arguments."""
+
+    def one_block(z: Array, d: Derivatives) -> Array:
+        step = z @ weights
+        return jnp.sum(d.weight[:, None] * step * (d.gradient + 0.5 * d.curvature.apply(step)))
+
+    return block_sum(one_block, features, derivatives)
+
+
+def uses_cg(curvature: Curvature, n_features: int, n_outputs: int, solver: str) -> bool:
+    """Say whether conjugate gradients solve for w*: on request, or for large systems that couple the outputs."""
+    if solver != "auto":
+        return solver == "cg"
+    coupled = not isinstance(curvature, ScaledIdentity | Diagonal)
+    return coupled and n_features * n_outputs > MAX_DENSE_UNKNOWNS
+
+
+def _solution(weights: Weights, error: Array) -> Solution:
+    finite = jnp.all(jnp.isfinite(weights))
+    return Solution(jnp.where(finite, weights, jnp.zeros_like(weights)), error, finite)
+
+
+def _factorise(matrix: Float[Array, "groups m m"], reg: Array) -> tuple[Array, Array, Array]:
+    """Factor ``matrix + reg I`` per group after scaling its diagonal to one.
+
+    Rounding can make a group indefinite when features are collinear and λ_w is tiny; such a group is factored again
+    with ever more jitter on its unit diagonal. Returns factors, scales and the jitter of each group.
+    """
+    eye = jnp.eye(matrix.shape[-1], dtype=matrix.dtype)
+    info = jnp.finfo(matrix.dtype)
+    diagonal = jnp.diagonal(matrix, axis1=1, axis2=2) + reg
+    scale = jax.lax.rsqrt(jnp.maximum(diagonal, info.tiny))
+    unit = scale[:, :, None] * (matrix + reg * eye) * scale[:, None, :]
+
+    def factor(jitter: Array) -> Array:
+        return jnp.linalg.cholesky(unit + jitter[:, None, None] * eye, symmetrize_input=False)
+
+    def failed(factors: Array) -> Array:
+        return ~jnp.all(jnp.isfinite(factors), axis=(1, 2))
+
+    def retry(state: tuple[Array, Array]) -> tuple[Array, Array]:
+        factors, jitter = state
+        more = jnp.maximum(10 * jitter, matrix.shape[-1] * info.eps)
+        jitter = jnp.where(failed(factors), more, jitter)
+        return factor(jitter), jitter
+
+    none = jnp.zeros(matrix.shape[0], matrix.dtype)
+    factors, jitter = jax.lax.while_loop(
+        lambda state: jnp.any(failed(state[0]) & (state[1] < 1)), retry, (factor(none), none)
+    )
+    return factors, scale, jitter
+
+
+def _solve(factor: Array, scale: Array, right: Float[Array, "groups m r"]) -> Float[Array, "groups m r"]:
+    """Solve with the factors of :func:`_factorise`."""
+    half = jax.lax.linalg.triangular_solve(factor, scale[:, :, None] * right, left_side=True, lower=True)
+    full = jax.lax.linalg.triangular_solve(factor, half, left_side=True, lower=True, transpose_a=True)
+    return scale[:, :, None] * full
