@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
 
 #: Rows per block. XLA's matrix products over this many rows give the same bits on one core and on several; those over
 #: 4,096 rows do not.
@@ -54,7 +53,7 @@ class Layout(NamedTuple):
         blocks[self.n_rows :] = 0.0
         return blocks.reshape(self.n_blocks, self.block_rows)
 
-    def merge(self, blocks: Array) -> Array:
+    def merge(self, blocks: Any) -> Any:
         """Undo :meth:`split`: one leading axis again, padding dropped."""
         return blocks.reshape(-1, *blocks.shape[2:])[: self.n_rows]
 

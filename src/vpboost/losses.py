@@ -40,7 +40,7 @@ class Loss(eqx.Module):
         """Check the targets ``y`` and return them as the array this loss works on, one row a sample."""
         return _real_targets(y)
 
-    def n_outputs(self, target: np.ndarray) -> int:
+    def n_outputs(self, target: np.ndarray | Array) -> int:
         """Return K, the number of values predicted per sample, for prepared targets."""
         return target.shape[1]
 
@@ -142,11 +142,11 @@ class MulticlassCrossEntropy(Loss):
             )
         return labels.astype(np.int32)
 
-    def n_outputs(self, target: np.ndarray) -> int:
+    def n_outputs(self, target: np.ndarray | Array) -> int:
         return self.n_classes if self.n_classes is not None else int(target.max()) + 1
 
     def best_constant(self, target: Array, weight: Float[Array, "blocks rows"]) -> Float[Array, " k"]:
-        n_classes = self.n_outputs(np.asarray(target))
+        n_classes = self.n_outputs(target)
         frequency = block_sum(lambda t, w: jnp.bincount(t, w, length=n_classes), target, weight)
         return jnp.log(_away_from_zero(frequency))
 
@@ -255,7 +255,7 @@ class CustomLoss(Loss):
             return ScaledIdentity(entries[..., 0], prediction.shape[-1])
         return Diagonal(entries)
 
-    def n_outputs(self, target: np.ndarray) -> int:
+    def n_outputs(self, target: np.ndarray | Array) -> int:
         return self.outputs if self.outputs is not None else target.shape[1]
 
     def check(self, target: Array, constant: Float[Array, " k"]) -> None:

@@ -1,7 +1,7 @@
 """What all featurizers share: the factory protocol, the bias feature, activations by name."""
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -9,11 +9,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 
-class Factory(Protocol):
-    """Builds a fresh featurizer from a random key and some training inputs."""
-
-    def __call__(self, key: PRNGKeyArray, rows: Array) -> Any:
-        """Return an Equinox module that maps one input to a 1-D feature vector."""
+#: Builds a fresh featurizer from a random key and some training inputs, ``factory(key, rows) -> module``.
+Factory = Callable[[PRNGKeyArray, Array], Any]
 
 
 class WithBias(eqx.Module):

@@ -1,0 +1,38 @@
+"""Small random reduced problems, as plain arrays and in blocks."""
+
+import jax.numpy as jnp
+import numpy as np
+
+from vpboost.blocks import Layout
+from vpboost.curvature import Dense, Diagonal, ScaledIdentity, Softmax
+from vpboost.reduced import Derivatives
+
+STRUCTURES = ("identity", "diagonal", "softmax", "dense")
+
+
+def random_problem(structure, n_rows=23, n_features=4, n_outputs=3, seed=0, block_rows=7):
+    """Features, derivatives (in blocks, float64 under x64), and the plain arrays weight, gradient, Hessians."""
+    rng = np.random.default_rng(seed)
+    features = rng.normal(size=(n_rows, n_features))
+    weight = rng.uniform(0.2, 2, size=n_rows)
+    gradient = rng.normal(size=(n_rows, n_outputs))
+    if structure == "identity":
+        curvature = ScaledIdentity(jnp.asarray(rng.uniform(0.1, 2, size=n_rows)), n_outputs)
+    elif structure == "diagonal":
+        curvature = Diagonal(jnp.asarray(rng.uniform(0.1, 2, size=(n_rows, n_outputs))))
+    elif structure == "softmax":
+        curvature = Softmax(jnp.asarray(rng.dirichlet(np.ones(n_outputs), size=n_rows)))
+        gradient -= gradient.mean(axis=1, keepdims=True)  # as of every softmax: nothing along the null space of H_i
+    else:
+        half = rng.normal(size=(n_rows, n_outputs, n_outputs))
+        curvature = Dense(jnp.asarray(half @ half.transpose(0, 2, 1)))
+    plain = weight / weight.sum(), gradient, np.asarray(curvature.matrix())
+    layout = Layout.for_rows(n_rows, block_rows)
+    blocked = type(curvature)(
+        *(jnp.asarray(layout.split(leaf)) for leaf in vars(curvature).values() if hasattr(leaf, "shape")),
+        *([n_outputs] if structure == "identity" else []),
+    )
+    derivatives = Derivatives(
+        jnp.asarray(layout.split_weights(weight)), jnp.asarray(layout.split(gradient)), blocked
+    )
+    return jnp.asarray(layout.split(features)), derivatives, features, plain
