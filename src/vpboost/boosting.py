@@ -14,7 +14,7 @@ from .blocks import block_map, block_sum
 from .data import Data, check_seed, prepare
 from .diagnostics import Diagnostics, diagnose
 from .ensemble import Ensemble
-from .featurizers import Factory, with_bias
+from .featurizers import Factory, require_vector, with_bias
 from .losses import Loss
 from .reduced import Derivatives
 from .trust_region import TrustRegion, accepts, next_lambda, reduction_ratio, search
@@ -240,9 +240,7 @@ def initialise(make: Factory, key: Array, data: Data, candidates: int) -> Any:
         return eqx.combine(leaves, structure)(x)
 
     first = jax.tree.map(lambda leaf: jax.eval_shape(lambda a: a[0], leaf), arrays)
-    features = jax.eval_shape(features_of_one, first, rows[0])
-    if not hasattr(features, "shape") or len(features.shape) != 1 or features.shape[0] == 0:
-        raise ValueError(f"featurizer must map one input to a non-empty 1-D array of features, got {features}")
+    require_vector(jax.eval_shape(features_of_one, first, rows[0]))
     return population
 
 

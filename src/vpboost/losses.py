@@ -265,7 +265,7 @@ class CustomLoss(Loss):
         if np.prod(shape, dtype=int) != 1:
             raise ValueError(f"loss function must return a scalar for one sample, got an array of shape {shape}")
         noise = jax.random.normal(jax.random.key(0), (target.shape[0], constant.shape[0]), constant.dtype)
-        for spread in (0.0, 0.1, 1.0):
+        for spread in (0.0, 0.1, 1.0, 3.0):
             prediction = constant + spread * noise
             if not jnp.all(jnp.isfinite(self.value(prediction, target))):
                 raise ValueError("loss function returns NaN or infinity near the best constant prediction")

@@ -56,8 +56,9 @@ class TrustRegion(eqx.Module):
         require(0 <= self.rho_accept < 1, "rho_accept", "in [0, 1)")
         require(self.rho_accept < self.rho_small < 1, "rho_small", f"between rho_accept = {self.rho_accept!r} and 1")
         require(1 < self.gamma_up < float("inf"), "gamma_up", "greater than 1 and finite")
-        require(self.rho_large >= self.rho_small, "rho_large", f"at least rho_small = {self.rho_small!r}")
         require(0 < self.gamma_down <= 1, "gamma_down", "in (0, 1]")
+        sensible = self.gamma_down == 1 or self.rho_large >= self.rho_small
+        require(sensible, "rho_large", f"at least rho_small = {self.rho_small!r}")
         require(
             0 < self.lambda_low <= self.reg_lambda, "lambda_low", f"in (0, reg_lambda], reg_lambda = {self.reg_lambda}"
         )

@@ -30,7 +30,7 @@ Your own is as simple:
 (8,)
 """
 
-from .base import Factory, WithBias, activation_function, count_parameters, with_bias
+from .base import Factory, WithBias, activation_function, count_parameters, require_vector, with_bias
 from .bases import BSpline, Fourier, RBF
 from .networks import ConvNet, MLP, ResNet
 
@@ -45,5 +45,6 @@ __all__ = [
     "WithBias",
     "activation_function",
     "count_parameters",
+    "require_vector",
     "with_bias",
 ]

@@ -20,8 +20,17 @@ class WithBias(eqx.Module):
 
     def __call__(self, x: Array) -> Float[Array, " n"]:
         """Return the features of ``x`` and a final 1."""
-        features = self.featurizer(x)
+        features = require_vector(self.featurizer(x))
         return jnp.concatenate([features, jnp.ones(1, features.dtype)])
+
+
+def require_vector(features: Any) -> Any:
+    """Return a featurizer's output, or its abstract shape, if it is a non-empty vector; raise ``ValueError`` if not."""
+    shape = getattr(features, "shape", None)
+    if shape is None or len(shape) != 1 or shape[0] == 0:
+        what = type(features).__name__ if shape is None else f"shape {shape}"
+        raise ValueError(f"featurizer must map one input to a non-empty 1-D array of features, got {what}")
+    return features
 
 
 def with_bias(factory: Factory) -> Factory:
