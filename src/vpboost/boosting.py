@@ -123,6 +123,7 @@ def boost(
         held_out = prepare(*validation, loss, None, dtype, ("validation x", "validation y")) if validation else None
         make = with_bias(featurizer) if bias else featurizer
 
+        loss.check(data.target, jnp.zeros(data.n_outputs, dtype))
         constant = loss.best_constant(data.target, data.weight)
         loss.check(data.target, constant)
         predictions = start(constant, data), start(constant, held_out) if held_out else None

@@ -45,7 +45,7 @@ class Loss(eqx.Module):
         return target.shape[1]
 
     def check(self, target: Array, constant: Float[Array, " k"]) -> None:
-        """Raise ``ValueError`` if this loss cannot be trained on these prepared targets."""
+        """Raise ``ValueError`` if this loss cannot be trained on these prepared targets near a constant prediction."""
 
     def best_constant(self, target: Array, weight: Float[Array, "blocks rows"]) -> Float[Array, " k"]:
         """Return c₀ = argmin_c mean ℓ(c, y_i) for targets in blocks; by Newton steps unless known in closed form."""
@@ -268,10 +268,10 @@ class CustomLoss(Loss):
         for spread in (0.0, 0.1, 1.0, 3.0):
             prediction = constant + spread * noise
             if not jnp.all(jnp.isfinite(self.value(prediction, target))):
-                raise ValueError("loss function returns NaN or infinity near the best constant prediction")
+                raise ValueError("loss function returns NaN or infinity near a constant prediction")
             hessian = _over_rows(jax.hessian(self._one), prediction, target)
             if not jnp.all(jnp.isfinite(hessian)):
-                raise ValueError("loss function has NaN or infinite second derivatives near the best constant")
+                raise ValueError("loss function has NaN or infinite second derivatives near a constant prediction")
             scale = jnp.max(jnp.abs(hessian)) * float(jnp.sqrt(jnp.finfo(hessian.dtype).eps))
             if jnp.min(jnp.linalg.eigvalsh(hessian)) < -scale:
                 raise ValueError("loss function is not convex in the prediction: its Hessian has negative eigenvalues")
