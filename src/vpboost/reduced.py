@@ -18,6 +18,7 @@ nK × nK. Coupled systems that are too large for that are solved by conjugate gr
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from .blocks import block_sum
@@ -92,11 +93,24 @@ def reduced_hessian(features: Float[Array, "rows n"], derivatives: Derivatives) 
         # K independent products zᵀ diag(ω d_k) z
         scaled = weighted.T[None] * curvature.entries.T[:, None, :]
         return scaled @ features
-    matrix = curvature.matrix()
-    (_, n), k = features.shape, matrix.shape[-1]
-    right = (features[:, :, None, None] * matrix[:, None]).reshape(features.shape[0], -1)
-    blocks = (weighted.T @ right).reshape(n, n, k, k)
-    return blocks.transpose(0, 2, 1, 3).reshape(1, n * k, n * k)
+    return _coupled_hessian(features, weighted, curvature.matrix())[None]
+
+
+def _coupled_hessian(z: Array, weighted: Array, matrix: Array) -> Float[Array, "m m"]:
+    """Return Σ ω_i (z_i z_iᵀ) ⊗ H_i as one product of the distinct entries of z_i z_iᵀ with those of H_i."""
+    n, k = z.shape[1], matrix.shape[-1]
+    (a, b), (c, d) = np.triu_indices(n), np.triu_indices(k)
+    distinct = (weighted[:, a] * z[:, b]).T @ matrix[:, c, d]
+    place_z, place_h = _symmetric_places(n), _symmetric_places(k)
+    return distinct[place_z[:, None, :, None], place_h[None, :, None, :]].reshape(n * k, n * k)
+
+
+def _symmetric_places(n: int) -> np.ndarray:
+    """Return where entry (i, j) of a symmetric n × n matrix stands among its distinct entries."""
+    places = np.zeros((n, n), dtype=int)
+    upper = np.triu_indices(n)
+    places[upper] = np.arange(len(upper[0]))
+    return np.maximum(places, places.T)
 
 
 def reduce(features: FeatureBlocks, derivatives: Derivatives) -> Reduced:
