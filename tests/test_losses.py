@@ -128,7 +128,7 @@ def test_best_constant_minimises_the_weighted_mean(name, x64):
 
 
 def test_best_constants_in_closed_form(x64):
-    layout = Layout.for_rows(4)
+    layout = Layout.for_rows(4, 4)
 
     def constant(loss, y):
         target = loss.prepare_targets(np.array(y))
@@ -141,7 +141,7 @@ def test_best_constants_in_closed_form(x64):
 
 
 def test_best_constant_stays_finite_when_a_class_never_occurs(x64):
-    layout = Layout.for_rows(3)
+    layout = Layout.for_rows(3, 4)
     weight = jnp.asarray(layout.split_weights(np.ones(3)))
     for loss, y in ((BinaryCrossEntropy(), [1, 1, 1]), (MulticlassCrossEntropy(4), [0, 1, 1]), (Poisson(), [0, 0, 0])):
         constant = loss.best_constant(jnp.asarray(layout.split(loss.prepare_targets(np.array(y)))), weight)

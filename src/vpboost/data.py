@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .blocks import Layout
+from .blocks import Layout, rows_per_block
 from .losses import Loss
 
 
@@ -38,7 +38,7 @@ def prepare(
         )
     target = loss.prepare_targets(y)
     weight = check_weights(sample_weight, len(inputs))
-    layout = Layout.for_rows(len(inputs))
+    layout = Layout.for_rows(len(inputs), rows_per_block(dtype))
     target_dtype = target.dtype if target.dtype.kind in "iu" else dtype
     with np.errstate(over="ignore"):
         x_blocks, target_blocks = layout.split(inputs).astype(dtype), layout.split(target).astype(target_dtype)

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from .blocks import block_map, rows_per_block
 from .featurizers import count_parameters
 
 #: Rows evaluated at once. Smaller inputs are padded to a power of two, so that few programs serve all sizes.
@@ -78,17 +79,17 @@ class Ensemble(eqx.Module):
 
     def predict(self, x: Any) -> np.ndarray:
         """Return f(x_i) for each row, shape ``(n_rows, K)``: raw values (logits for cross-entropies)."""
-        return self._in_chunks(_predict_rows, x)
+        return self._in_chunks(_prediction, x)
 
     def staged_predict(self, x: Any) -> np.ndarray:
         """Return the predictions of the first 0, 1, ..., M learners, shape ``(M + 1, n_rows, K)``."""
-        return np.moveaxis(self._in_chunks(_staged_rows, x), 1, 0)
+        return np.moveaxis(self._in_chunks(_stages, x), 1, 0)
 
     def input_gradient(self, x: Any) -> np.ndarray:
         """Return ∂f/∂x at each row, shape ``(n_rows, K, *input_shape)``, exact by automatic differentiation."""
-        return self._in_chunks(_input_gradient_rows, x)
+        return self._in_chunks(_jacobian, x)
 
-    def _in_chunks(self, program: Callable, x: Any) -> np.ndarray:
+    def _in_chunks(self, of_one_row: Callable, x: Any) -> np.ndarray:
         dtype = np.dtype(self.constant.dtype)
         rows = np.asarray(x, dtype=dtype)
         if rows.ndim < 2:
@@ -99,25 +100,26 @@ class Ensemble(eqx.Module):
                 chunk = rows[start : start + CHUNK_ROWS]
                 padding = min(CHUNK_ROWS, 1 << max(len(chunk) - 1, 0).bit_length()) - len(chunk)
                 padded = np.concatenate([chunk, np.zeros((padding, *rows.shape[1:]), dtype)])
-                results.append(np.asarray(program(self, padded))[: len(chunk)])
+                blocks = padded.reshape(-1, min(len(padded), rows_per_block(dtype)), *rows.shape[1:])
+                values = np.asarray(_evaluate(self, of_one_row, blocks))
+                results.append(values.reshape(-1, *values.shape[2:])[: len(chunk)])
         return np.concatenate(results)
 
 
 @eqx.filter_jit
-def _predict_rows(ensemble: Ensemble, rows: Array) -> Array:
-    return jax.vmap(ensemble)(rows)
+def _evaluate(ensemble: Ensemble, of_one_row: Callable, blocks: Array) -> Array:
+    return block_map(jax.vmap(lambda x: of_one_row(ensemble, x)), blocks)
 
 
-@eqx.filter_jit
-def _staged_rows(ensemble: Ensemble, rows: Array) -> Array:
-    def stages(x: Array) -> Array:
-        return jnp.cumsum(jnp.concatenate([ensemble.constant[None], ensemble.learner_outputs(x)]), axis=0)
-
-    return jax.vmap(stages)(rows)
+def _prediction(ensemble: Ensemble, x: Array) -> Array:
+    return ensemble(x)
 
 
-@eqx.filter_jit
-def _input_gradient_rows(ensemble: Ensemble, rows: Array) -> Array:
+def _stages(ensemble: Ensemble, x: Array) -> Array:
+    return jnp.cumsum(jnp.concatenate([ensemble.constant[None], ensemble.learner_outputs(x)]), axis=0)
+
+
+def _jacobian(ensemble: Ensemble, x: Array) -> Array:
     # one forward pass per input, or one backward pass per output: whichever are fewer
-    jacobian = jax.jacrev if ensemble.n_outputs <= rows[0].size else jax.jacfwd
-    return jax.vmap(jacobian(ensemble))(rows)
+    mode = jax.jacrev if ensemble.n_outputs <= x.size else jax.jacfwd
+    return mode(ensemble)(x)

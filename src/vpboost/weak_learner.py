@@ -26,7 +26,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from .blocks import Layout, block_map
+from .blocks import Layout, block_map, rows_per_block
 from .reduced import Derivatives, Solution, optimal_weights, optimal_weights_cg, quadratic_model, reduce, uses_cg
 
 
@@ -254,7 +254,7 @@ def draw(key: PRNGKeyArray, x: Array, derivatives: Derivatives, training: Traini
     n_rows = x.shape[0] * x.shape[1]
     if training.batch_size is None or training.batch_size >= n_rows:
         return x, derivatives
-    layout = Layout.for_rows(training.batch_size)
+    layout = Layout.for_rows(training.batch_size, rows_per_block(x.dtype))
     chosen = jax.random.randint(key, (layout.n_blocks, layout.block_rows), 0, n_rows)
     x, derivatives = jax.tree.map(lambda leaf: leaf.reshape(n_rows, *leaf.shape[2:])[chosen], (x, derivatives))
     total = jnp.maximum(jnp.sum(derivatives.weight), jnp.finfo(derivatives.weight.dtype).tiny)

@@ -1,0 +1,35 @@
+# Everything here bootstraps its own virtual environment: a machine with Python 3.11 or newer, pip and make is enough.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test lint types benchmark clean
+
+## Train VPBoost on the paper's three 2D tasks, print a table and write demo.png.
+demo: $(READY)
+	$(BIN)/python -m vpboost.demo
+
+## Run the test suite, doctests included.
+test: $(READY)
+	$(BIN)/python -m pytest -n auto
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY)
+	$(BIN)/mypy
+
+## The numbers quoted in docs/benchmarks.md.
+benchmark: $(READY)
+	$(BIN)/python benchmarks/toy_tasks.py
+	$(BIN)/python benchmarks/output_scaling.py
+
+$(READY): pyproject.toml constraints.txt src/vpboost/_version.py
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis demo.png
