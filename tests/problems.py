@@ -32,7 +32,5 @@ def random_problem(structure, n_rows=23, n_features=4, n_outputs=3, seed=0, bloc
         *(jnp.asarray(layout.split(leaf)) for leaf in vars(curvature).values() if hasattr(leaf, "shape")),
         *([n_outputs] if structure == "identity" else []),
     )
-    derivatives = Derivatives(
-        jnp.asarray(layout.split_weights(weight)), jnp.asarray(layout.split(gradient)), blocked
-    )
+    derivatives = Derivatives(jnp.asarray(layout.split_weights(weight)), jnp.asarray(layout.split(gradient)), blocked)
     return jnp.asarray(layout.split(features)), derivatives, features, plain

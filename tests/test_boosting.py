@@ -1,5 +1,6 @@
 """Algorithm 2 on real runs: against a NumPy version of it, and against the paper's lemmas."""
 
+import itertools
 from functools import partial
 
 import equinox as eqx
@@ -7,8 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from oracles import explicit_reduced
 
+from oracles import explicit_reduced
 from vpboost import (
     MLP,
     BinaryCrossEntropy,
@@ -125,7 +126,7 @@ def test_lemmas_hold_on_real_runs(name, dtype):
         squared = (record.radius / record.operator_norm) ** 2
         np.testing.assert_allclose(record.model_reduction, 0.5 * bend + record.reg_lambda * squared, rtol=100 * slack)
         assert record.accepted
-    assert all(after < before for before, after in zip(losses, losses[1:], strict=False)), "monotone loss"
+    assert all(after < before for before, after in itertools.pairwise(losses)), "monotone loss"
 
 
 def test_lambda_stays_below_its_bound_under_stress():
@@ -197,9 +198,7 @@ def test_boosting_rate_scales_the_step_and_its_prediction(x64):
 def test_predictions_match_the_reported_losses(name):
     x, y, loss = make_problem(name)
     held_out = make_problem(name, n_rows=40, seed=9)[:2]
-    fit = boost(
-        x, y, loss=loss, featurizer=SMALL, n_learners=3, training=Training(max_steps=20), validation=held_out
-    )
+    fit = boost(x, y, loss=loss, featurizer=SMALL, n_learners=3, training=Training(max_steps=20), validation=held_out)
     for inputs, targets, reported in ((x, y, "loss"), (*held_out, "validation_loss")):
         target = jnp.asarray(loss.prepare_targets(targets))
         target = target if target.dtype.kind == "i" else target.astype(jnp.float32)

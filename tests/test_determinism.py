@@ -19,8 +19,9 @@ import numpy as np
 from vpboost import MLP, MulticlassCrossEntropy, ResNet, SquaredError, Training, boost, datasets
 digest = hashlib.sha256()
 wide = np.random.default_rng(0).normal(size=(3000, 20))
+mixed = np.tanh(wide @ np.random.default_rng(1).normal(size=(20, 40)))
 for x, y, loss, factory, options in [
-    (wide, np.tanh(wide @ np.random.default_rng(1).normal(size=(20, 40))), SquaredError(), partial(ResNet, width=32), {}),
+    (wide, mixed, SquaredError(), partial(ResNet, width=32), {}),
     (wide, wide[:, 0] ** 2, SquaredError(), partial(MLP, width=48, depth=1), {"batch_size": 2500, "candidates": 2}),
     (wide, np.argmax(wide[:, :10], axis=1), MulticlassCrossEntropy(), partial(MLP, width=32), {}),
 ]:
@@ -53,7 +54,13 @@ def test_same_seed_same_bits_and_other_seed_other_bits(loss, y):
 
     def digest(seed):
         fit = boost(
-            x, target, loss=loss, featurizer=partial(MLP, width=5), n_learners=2, training=Training(max_steps=20), seed=seed
+            x,
+            target,
+            loss=loss,
+            featurizer=partial(MLP, width=5),
+            n_learners=2,
+            training=Training(max_steps=20),
+            seed=seed,
         )
         return hashlib.sha256(fit.ensemble.predict(x).tobytes()).hexdigest()
 

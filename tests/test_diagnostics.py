@@ -2,9 +2,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+
 from oracles import explicit_reduced, featurizer_matrix
 from problems import STRUCTURES, random_problem
-
 from vpboost.diagnostics import cauchy_reduction, diagnose
 from vpboost.reduced import optimal_weights, reduce
 

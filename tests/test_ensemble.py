@@ -4,14 +4,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from oracles import central_difference
 
+from oracles import central_difference
 from vpboost import Ensemble
 from vpboost.ensemble import CHUNK_ROWS
 from vpboost.featurizers import MLP, RBF, ConvNet, with_bias
 
+SMALL = partial(MLP, width=5)
 
-def random_ensemble(n_learners=3, n_outputs=2, shape=(4,), factory=partial(MLP, width=5)):
+
+def random_ensemble(n_learners=3, n_outputs=2, shape=(4,), factory=SMALL):
     rows = jax.random.normal(jax.random.key(9), (20, *shape))
     learners = []
     for key in jax.random.split(jax.random.key(0), n_learners):
@@ -59,7 +61,9 @@ def test_any_number_of_rows(n_rows):
     predictions = ensemble.predict(rows)
     assert predictions.shape == (n_rows, 2)
     for i in range(0, n_rows, 997):
-        np.testing.assert_allclose(predictions[i], ensemble(jnp.asarray(rows[i], dtype=jnp.float32)), rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(
+            predictions[i], ensemble(jnp.asarray(rows[i], dtype=jnp.float32)), rtol=1e-4, atol=1e-4
+        )
 
 
 def test_ensemble_of_no_learners_is_the_constant():

@@ -5,8 +5,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from oracles import central_difference
 
+from oracles import central_difference
 from vpboost.featurizers import (
     MLP,
     RBF,

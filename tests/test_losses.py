@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracles import central_difference
 from scipy.optimize import minimize
 
+from oracles import central_difference
 from vpboost import BinaryCrossEntropy, CustomLoss, MulticlassCrossEntropy, Poisson, PseudoHuber, SquaredError
 from vpboost.blocks import Layout
 from vpboost.curvature import Dense, Diagonal, ScaledIdentity, Softmax

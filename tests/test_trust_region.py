@@ -16,7 +16,10 @@ numbers = st.floats(-1000, 1000, width=32)
 @given(actual=numbers, predicted=st.floats(0.125, 1000, width=32))
 def test_ratio_is_actual_over_predicted(actual, predicted):
     np.testing.assert_allclose(
-        reduction_ratio(jnp.asarray(actual), jnp.asarray(predicted)), np.float32(actual) / np.float32(predicted), rtol=1e-6, atol=1e-30
+        reduction_ratio(jnp.asarray(actual), jnp.asarray(predicted)),
+        np.float32(actual) / np.float32(predicted),
+        rtol=1e-6,
+        atol=1e-30,
     )
 
 

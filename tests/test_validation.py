@@ -45,7 +45,11 @@ def with_nan(array):
         ({"callback": 3}, TypeError, "callback must be callable"),
         ({"validation": (X[:5], Y[:4])}, ValueError, "validation x and validation y must have as many rows"),
         ({"validation": (with_nan(X), Y)}, ValueError, "validation x must be finite"),
-        ({"featurizer": lambda key, rows: lambda x: x[None]}, ValueError, "featurizer must map one input to a non-empty 1-D"),
+        (
+            {"featurizer": lambda key, rows: lambda x: x[None]},
+            ValueError,
+            "featurizer must map one input to a non-empty 1-D",
+        ),
         ({"loss": CustomLoss(lambda p, t: jnp.sum(jnp.sin(p)))}, ValueError, "not convex"),
         ({"loss": CustomLoss(lambda p, t: jnp.sum(jnp.log(t - p)))}, ValueError, "NaN or infinity"),
     ],
@@ -58,7 +62,7 @@ def test_bad_input_names_the_argument(change, error, message):
 def test_a_loss_that_breaks_down_later_is_an_error():
     """Finite near the constant, infinite curvature where the residual has become exactly zero."""
     loss = CustomLoss(lambda p, t: jnp.sum(jnp.abs(p - t) ** 1.5))
-    with pytest.raises(ValueError, match="derivatives|second derivatives"):
+    with pytest.raises(ValueError, match="second derivatives"):
         boost(X, np.zeros(20), loss=loss, featurizer=GOOD["featurizer"])
 
 

@@ -6,14 +6,13 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from problems import STRUCTURES, random_problem
 
+from problems import STRUCTURES, random_problem
+from vpboost import reduced as reduced_module
 from vpboost.blocks import Layout
 from vpboost.featurizers import MLP, with_bias
-from vpboost import reduced as reduced_module
 from vpboost.weak_learner import METHODS, Training, descend, draw, objective, train
 from vpboost.weak_learner import featurize as eager_featurize
-
 
 featurize = eqx.filter_jit(eager_featurize)
 reduce, quadratic_model, optimal_weights = (
@@ -92,7 +91,9 @@ def test_gd_takes_the_steps_of_algorithm_1(x64):
         theta = eqx.apply_updates(theta, jax.tree.map(lambda s: -eta * s, slopes))
     np.testing.assert_allclose(weights, w, atol=1e-12)
     for one, other in zip(
-        jax.tree.leaves(eqx.filter(trained, eqx.is_array)), jax.tree.leaves(eqx.filter(theta, eqx.is_array)), strict=True
+        jax.tree.leaves(eqx.filter(trained, eqx.is_array)),
+        jax.tree.leaves(eqx.filter(theta, eqx.is_array)),
+        strict=True,
     ):
         np.testing.assert_allclose(one, other, atol=1e-12)
 
@@ -131,16 +132,10 @@ def test_methods_solve_when_they_say(method, x64):
 def test_training_lowers_the_objective_and_vp_beats_gd(x64):
     x, derivatives, module = problem(n_rows=200)
     final = {
-        method: float(
-            regularised(
-                learner.featurizer, x, derivatives, jnp.asarray(1e-3), 0.0, learner.weights
-            )
-        )
+        method: float(regularised(learner.featurizer, x, derivatives, jnp.asarray(1e-3), 0.0, learner.weights))
         for method in ("vp", "gd")
         for learner in [
-            train(
-                jax.random.key(0), stack(module), x, derivatives, jnp.asarray(1e-3), Training(method, max_steps=200)
-            )
+            train(jax.random.key(0), stack(module), x, derivatives, jnp.asarray(1e-3), Training(method, max_steps=200))
         ]
     }
     start = float(regularised(module, x, derivatives, jnp.asarray(1e-3), 0.0))
@@ -153,9 +148,7 @@ def test_the_best_candidate_is_kept(x64):
     rows = x.reshape(-1, 2)
     modules = [with_bias(partial(MLP, width=3))(jax.random.key(k), rows) for k in range(5)]
     reg = jnp.asarray(0.01)
-    best = train(
-        jax.random.key(0), stack(*modules), x, derivatives, reg, Training(max_steps=20, candidates=5)
-    )
+    best = train(jax.random.key(0), stack(*modules), x, derivatives, reg, Training(max_steps=20, candidates=5))
     values = [
         float(regularised(learner.featurizer, x, derivatives, reg, 0.0))
         for m in modules
@@ -198,12 +191,19 @@ def test_reg_theta_shrinks_theta(x64):
     assert size(1.0) < 0.1 * size(0.0)
 
 
-@pytest.mark.parametrize("optimizer", ["adam", "nadam", "radam", "lion", "rmsprop", "momentum", "sgd", optax.adabelief(0.01)])
+@pytest.mark.parametrize(
+    "optimizer", ["adam", "nadam", "radam", "lion", "rmsprop", "momentum", "sgd", optax.adabelief(0.01)]
+)
 def test_every_optimizer_lowers_the_objective(optimizer, x64):
     x, derivatives, module = problem(n_rows=80)
     options = {} if not isinstance(optimizer, str) else {"step_size": 0.01, "schedule": "cosine"}
     learner = train(
-        jax.random.key(0), stack(module), x, derivatives, jnp.asarray(0.01), Training(optimizer=optimizer, max_steps=50, **options)
+        jax.random.key(0),
+        stack(module),
+        x,
+        derivatives,
+        jnp.asarray(0.01),
+        Training(optimizer=optimizer, max_steps=50, **options),
     )
     assert learner.objective[-1] < learner.objective[0]
 
@@ -211,7 +211,9 @@ def test_every_optimizer_lowers_the_objective(optimizer, x64):
 def test_large_softmax_training_by_conjugate_gradients_agrees_with_the_direct_solver(x64):
     x, derivatives, module = problem("softmax", n_rows=100)
     direct, iterative = (
-        train(jax.random.key(0), stack(module), x, derivatives, jnp.asarray(0.01), Training(max_steps=20, solver=solver))
+        train(
+            jax.random.key(0), stack(module), x, derivatives, jnp.asarray(0.01), Training(max_steps=20, solver=solver)
+        )
         for solver in ("direct", "cg")
     )
     np.testing.assert_allclose(direct.objective, iterative.objective, rtol=1e-3)

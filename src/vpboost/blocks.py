@@ -85,5 +85,5 @@ def block_sum(function: Callable, *blocks: Any) -> Any:
         return jax.tree.map(jnp.add, total, function(*block)), None
 
     if jax.tree.leaves(blocks)[0].shape[0] > MAX_BLOCKS_KEPT:
-        add = jax.checkpoint(add)  # type: ignore[assignment]
+        add = jax.checkpoint(add)
     return jax.lax.scan(add, zeros, blocks)[0]

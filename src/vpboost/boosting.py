@@ -121,7 +121,7 @@ def boost(
         key = check_seed(seed)
         data = prepare(x, y, loss, sample_weight, dtype)
         held_out = prepare(*validation, loss, None, dtype, ("validation x", "validation y")) if validation else None
-        make = with_bias(featurizer) if bias else featurizer
+        make, rows = with_bias(featurizer) if bias else featurizer, data.sample()
 
         loss.check(data.target, jnp.zeros(data.n_outputs, dtype))
         constant = loss.best_constant(data.target, data.weight)
@@ -129,7 +129,7 @@ def boost(
         predictions = start(constant, data), start(constant, held_out) if held_out else None
         learners: list[tuple[Any, Array]] = []
         history: list[Record] = []
-        reg, status = trust_region.reg_lambda, "all stages done"
+        reg, status = jnp.asarray(trust_region.reg_lambda), "all stages done"
         for stage in range(n_learners):
             began = time.perf_counter()
             init_key, train_key = jax.random.split(jax.random.fold_in(key, stage))
@@ -137,7 +137,7 @@ def boost(
             if not check_derivatives(derivatives, stage):
                 status = "stationary: the gradient of the loss is zero"
                 break
-            population = initialise(make, init_key, data, training.candidates)
+            population = initialise(make, init_key, rows, training.candidates)
             learner = train(train_key, population, data.x, derivatives, reg, training)
             trial, reg, solves = assess(learner, predictions[0], derivatives, data, loss, reg, training, trust_region)
             if accepted := bool(accepts(trial.ratio, trust_region)):
@@ -231,9 +231,8 @@ def start(constant: Array, data: Data) -> Array:
     return jnp.broadcast_to(constant, (*data.weight.shape, constant.shape[0]))
 
 
-def initialise(make: Factory, key: Array, data: Data, candidates: int) -> Any:
-    """Build a population of featurizers, stacked along a first axis."""
-    rows = data.sample()
+def initialise(make: Factory, key: Array, rows: Array, candidates: int) -> Any:
+    """Build a population of featurizers, stacked along a first axis, from some training inputs."""
     population = eqx.filter_vmap(lambda k: make(k, rows))(jax.random.split(key, candidates))
     arrays, structure = eqx.partition(population, eqx.is_array)
 

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from rich.console import Console
-from rich.progress import Progress
+from rich.progress import Progress, TaskID
 from rich.table import Table
 
 from . import datasets
@@ -109,7 +109,11 @@ class Run(NamedTuple):
 
 
 def run(
-    name: str, method: str, seed: int = 0, candidates: int | None = None, callback: Callable[[Record], None] | None = None
+    name: str,
+    method: str,
+    seed: int = 0,
+    candidates: int | None = None,
+    callback: Callable[[Record], None] | None = None,
 ) -> Run:
     """Train one task at the paper's architecture and evaluate it on the test part."""
     task = TASKS[name]
@@ -208,9 +212,7 @@ def _draw_regression(figure, row, vp: Run, gd: Run) -> None:  # type: ignore[no-
         (f"|error| of GDBoost, test MSE {gd.test_loss:.1e}", errors[1], "magma", 0, np.quantile(errors[1], 0.99)),
     ]
     for axis, (title, values, colours, low, high) in zip(row, panels, strict=True):
-        image = axis.imshow(
-            values.reshape(201, 201), origin="lower", extent=extent, cmap=colours, vmin=low, vmax=high
-        )
+        image = axis.imshow(values.reshape(201, 201), origin="lower", extent=extent, cmap=colours, vmin=low, vmax=high)
         axis.set_title(title, fontsize=9)
         figure.colorbar(image, ax=axis, shrink=0.8)
 
@@ -233,7 +235,9 @@ def _draw_classes(row, vp: Run, gd: Run) -> None:  # type: ignore[no-untyped-def
         axis.scatter(*data.x_test.T, c=data.y_test, s=3, **shown)
         axis.scatter(*data.x_test[wrong].T, s=45, facecolors="none", edgecolors="red")
         axis.set(xlim=extent[:2], ylim=extent[2:], aspect="equal")
-        axis.set_title(f"{label}: {wrong.sum()} of {len(wrong)} test points wrong, loss {one.test_loss:.3f}", fontsize=9)
+        axis.set_title(
+            f"{label}: {wrong.sum()} of {len(wrong)} test points wrong, loss {one.test_loss:.3f}", fontsize=9
+        )
     for axis in row[:2]:
         axis.title.set_fontsize(9)
 
@@ -252,10 +256,10 @@ def main(arguments: list[str] | None = None) -> None:
             for method in ("vp", "gd"):
                 bar = progress.add_task(f"{name} {method}", total=task.n_learners)
 
-                def advance(record: Record, bar: int = bar, label: str = f"{name} {method}") -> None:
+                def advance(record: Record, bar: TaskID = bar, label: str = f"{name} {method}") -> None:
                     progress.update(bar, advance=1, description=f"{label} loss {record.loss:.1e}")
 
-                runs.append(run(name, method, options.seed, options.candidates, advance))  # type: ignore[arg-type]
+                runs.append(run(name, method, options.seed, options.candidates, advance))
     console.print(table_of(runs))
     draw(runs, options.picture)
     console.print(f"Picture of truth, prediction and error: {options.picture}")

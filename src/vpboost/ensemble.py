@@ -100,7 +100,7 @@ class Ensemble(eqx.Module):
                 chunk = rows[start : start + CHUNK_ROWS]
                 padding = min(CHUNK_ROWS, 1 << max(len(chunk) - 1, 0).bit_length()) - len(chunk)
                 padded = np.concatenate([chunk, np.zeros((padding, *rows.shape[1:]), dtype)])
-                blocks = padded.reshape(-1, min(len(padded), rows_per_block(dtype)), *rows.shape[1:])
+                blocks = jnp.asarray(padded).reshape(-1, min(len(padded), rows_per_block(dtype)), *rows.shape[1:])
                 values = np.asarray(_evaluate(self, of_one_row, blocks))
                 results.append(values.reshape(-1, *values.shape[2:])[: len(chunk)])
         return np.concatenate(results)

@@ -188,12 +188,12 @@ def quadratic_model(weights: Weights, features: FeatureBlocks, derivatives: Deri
     return block_sum(one_block, features, derivatives)
 
 
-def uses_cg(curvature: Curvature, n_features: int, n_outputs: int, solver: str) -> bool:
+def uses_cg(curvature: Curvature, n_unknowns: int, solver: str) -> bool:
     """Say whether conjugate gradients solve for w*: on request, or for large systems that couple the outputs."""
     if solver != "auto":
         return solver == "cg"
     coupled = not isinstance(curvature, ScaledIdentity | Diagonal)
-    return coupled and n_features * n_outputs > MAX_DENSE_UNKNOWNS
+    return coupled and n_unknowns > MAX_DENSE_UNKNOWNS
 
 
 def _solution(weights: Weights, error: Array) -> Solution:

@@ -167,7 +167,7 @@ def solve(
     effort: tuple[float, int],
 ) -> Solution:
     """Return w*(θ) by the solver that fits the system; ``start`` and ``effort`` serve conjugate gradients."""
-    if uses_cg(derivatives.curvature, *start.shape, solver):
+    if uses_cg(derivatives.curvature, start.size, solver):
         return optimal_weights_cg(features, derivatives, reg, start, *effort)
     return optimal_weights(reduce(features, derivatives), reg)
 
@@ -232,7 +232,8 @@ def descend(
 
     def loss(moving: tuple, fixed: tuple, batch: tuple) -> tuple[Array, Array]:
         theta, weights = (moving[0], fixed[0]) if project else moving
-        return objective(eqx.combine(theta, structure), weights, *batch, reg, training, project)
+        x, derivatives = batch
+        return objective(eqx.combine(theta, structure), weights, x, derivatives, reg, training, project)
 
     def step(carry: tuple, k: Array) -> tuple[tuple, Array]:
         theta, weights, state = carry

@@ -31,16 +31,16 @@ Your own is as simple:
 """
 
 from .base import Factory, WithBias, activation_function, count_parameters, require_vector, with_bias
-from .bases import BSpline, Fourier, RBF
-from .networks import ConvNet, MLP, ResNet
+from .bases import RBF, BSpline, Fourier
+from .networks import MLP, ConvNet, ResNet
 
 __all__ = [
+    "MLP",
+    "RBF",
     "BSpline",
     "ConvNet",
     "Factory",
     "Fourier",
-    "MLP",
-    "RBF",
     "ResNet",
     "WithBias",
     "activation_function",

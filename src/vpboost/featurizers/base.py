@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-
 #: Builds a fresh featurizer from a random key and some training inputs, ``factory(key, rows) -> module``.
 Factory = Callable[[PRNGKeyArray, Array], Any]
 

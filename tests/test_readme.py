@@ -1,0 +1,19 @@
+import re
+from pathlib import Path
+
+README = (Path(__file__).parent.parent / "README.md").read_text()
+
+
+def test_the_example_runs_and_learns():
+    code = re.search(r"```python\n(.*?)```", README, re.DOTALL).group(1)
+    scope = {}
+    exec(compile(code, "README.md", "exec"), scope)
+    assert scope["prediction"].shape == (500, 2)
+    assert scope["slopes"].shape == (500, 2, 3)
+    assert scope["fit"].history[-1].validation_loss < 1e-4
+
+
+def test_linked_files_exist():
+    for path in re.findall(r"\]\(([\w./-]+)\)", README):
+        if path != "docs/demo.png":
+            assert (Path(__file__).parent.parent / path).exists(), path
