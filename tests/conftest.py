@@ -1,5 +1,10 @@
 import jax
 import pytest
+from hypothesis import settings
+
+# compilation makes the first example slow
+settings.register_profile("vpboost", deadline=None)
+settings.load_profile("vpboost")
 
 
 @pytest.fixture

@@ -53,7 +53,7 @@ def make_targets(kind, n_rows, n_outputs, rng):
 
 
 @each_loss
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(seed=st.integers(0, 10_000), scale=st.sampled_from([0.1, 1.0, 4.0]))
 def test_derivatives_match_finite_differences(name, seed, scale):
     loss, k, kind, structure = LOSSES[name]

@@ -27,7 +27,7 @@ def dense_hessian(system, n_features, n_outputs):
 
 
 @each_structure
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(
     sizes=st.sampled_from([(23, 4, 3), (5, 6, 2), (40, 3, 1), (1, 2, 2), (12, 1, 4), (9, 3, 3)]),
     seed=st.integers(0, 1000),

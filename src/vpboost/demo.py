@@ -149,7 +149,7 @@ def evaluate(loss: Loss, ensemble: Ensemble, x: np.ndarray, y: np.ndarray) -> tu
         error = float(np.mean((raw[:, 0] - y) ** 2))
         return error, 1 - error / float(np.var(y))
     with jax.enable_x64(True):
-        values = loss.value(jnp.asarray(raw, dtype=jnp.float64), jnp.asarray(loss.prepare_targets(y)))
+        values = np.asarray(loss.value(jnp.asarray(raw, dtype=jnp.float64), jnp.asarray(loss.prepare_targets(y))))
     return float(np.mean(values)), float(np.mean(predicted_class(raw) == y))
 
 
