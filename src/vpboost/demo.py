@@ -50,7 +50,7 @@ TASKS = {
         init_scale=2.0,
         max_steps=2000,
         step_size=0.05,
-        candidates=8,
+        candidates=16,
         trust_region=TrustRegion(reg_lambda=1e-5),
     ),
     "task2": Task(
@@ -75,7 +75,7 @@ TASKS = {
         max_steps=1000,
         step_size=0.05,
         candidates=4,
-        trust_region=TrustRegion(reg_lambda=1e-3),
+        trust_region=TrustRegion(reg_lambda=3e-4, lambda_low=3e-4, rho_large=0.3, gamma_down=0.25, rate=0.7),
     ),
 }
 
