@@ -1,6 +1,6 @@
 """The paper's three 2D tasks over several seeds, ``vp`` against ``gd`` with the same steps.
 
-Run ``python benchmarks/toy_tasks.py`` (about six minutes on two cores). It prints a table and writes
+Run ``python benchmarks/toy_tasks.py`` (about twelve minutes). It prints a table and writes
 ``benchmarks/results/toy_tasks.json``, from which docs/benchmarks.md is quoted.
 """
 

@@ -252,9 +252,11 @@ def test_callback_sees_every_stage_and_can_stop():
     x, y, loss = make_problem("huber")
     seen = []
 
-    def callback(record):
-        seen.append(record.stage)
-        return record.stage == 2
+    def callback(stage):
+        seen.append(stage.record.stage)
+        assert stage.ensemble.n_learners == len(seen)
+        assert stage.validation_prediction is None
+        return stage.record.stage == 2
 
     fit = boost(x, y, loss=loss, featurizer=SMALL, n_learners=9, training=Training(max_steps=5), callback=callback)
     assert seen == [0, 1, 2]
@@ -286,3 +288,41 @@ def test_many_blocks_and_mini_batches():
     )  # fmt: skip
     assert fit.history[-1].validation_loss < 0.3 * np.var(data.y_test) / 2
     assert all(record.accepted for record in fit.history)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_resuming_gives_the_same_bits_as_one_run(dtype):
+    x, y, loss = make_problem("softmax", n_rows=300)
+    options = dict(loss=loss, featurizer=SMALL, training=Training(max_steps=20), seed=4, dtype=dtype)
+    options["validation"] = make_problem("softmax", n_rows=70, seed=2)[:2]
+    options["trust_region"] = TrustRegion(reg_lambda=1e-3, rho_small=0.9, rate=0.5)
+    whole = boost(x, y, n_learners=5, **options)
+    part = boost(x, y, n_learners=2, **options)
+    resumed = boost(x, y, n_learners=5, resume=part, **options)
+    np.testing.assert_array_equal(resumed.ensemble.predict(x), whole.ensemble.predict(x))
+    assert [r[:-1] for r in resumed.history] == [r[:-1] for r in whole.history]
+    assert resumed.reg_lambda == whole.reg_lambda
+
+
+def test_an_interrupt_keeps_the_stages_done():
+    x, y, loss = make_problem("squared")
+
+    def interrupt(stage):
+        if stage.record.stage == 1:
+            raise KeyboardInterrupt
+
+    fit = boost(x, y, loss=loss, featurizer=SMALL, n_learners=9, training=Training(max_steps=5), callback=interrupt)
+    assert fit.ensemble.n_learners == 2
+    assert fit.status == "interrupted after 2 stages"
+    assert np.all(np.isfinite(fit.ensemble.predict(x)))
+
+
+def test_callbacks_see_predictions_on_the_validation_data():
+    x, y, loss = make_problem("squared")
+    held_out = make_problem("squared", n_rows=33, seed=1)[:2]
+    seen = []
+    fit = boost(
+        x, y, loss=loss, featurizer=SMALL, n_learners=2, training=Training(max_steps=5), validation=held_out,
+        callback=lambda stage: seen.append(stage.validation_prediction),
+    )  # fmt: skip
+    np.testing.assert_allclose(seen, fit.ensemble.staged_predict(held_out[0])[1:], atol=1e-5)

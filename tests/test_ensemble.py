@@ -7,7 +7,6 @@ import pytest
 
 from oracles import central_difference
 from vpboost import Ensemble
-from vpboost.ensemble import CHUNK_ROWS
 from vpboost.featurizers import MLP, RBF, ConvNet, with_bias
 
 SMALL = partial(MLP, width=5)
@@ -54,7 +53,7 @@ def test_images(x64):
     assert ensemble.input_gradient(rows).shape == (20, 2, 7, 7)
 
 
-@pytest.mark.parametrize("n_rows", [0, 1, 3, CHUNK_ROWS - 1, CHUNK_ROWS + 5])
+@pytest.mark.parametrize("n_rows", [0, 1, 3, 256, 1000])
 def test_any_number_of_rows(n_rows):
     ensemble, _, _ = random_ensemble()
     rows = np.random.default_rng(0).normal(size=(n_rows, 4))
@@ -64,6 +63,14 @@ def test_any_number_of_rows(n_rows):
         np.testing.assert_allclose(
             predictions[i], ensemble(jnp.asarray(rows[i], dtype=jnp.float32)), rtol=1e-4, atol=1e-4
         )
+
+
+def test_a_rows_prediction_does_not_depend_on_its_company():
+    ensemble, _, _ = random_ensemble()
+    rows = np.random.default_rng(0).normal(size=(700, 4))
+    whole = ensemble.predict(rows)
+    np.testing.assert_array_equal(np.concatenate([ensemble.predict(row[None]) for row in rows[:20]]), whole[:20])
+    np.testing.assert_array_equal(ensemble.predict(rows[::-1])[::-1], whole)
 
 
 def test_ensemble_of_no_learners_is_the_constant():

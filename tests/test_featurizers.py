@@ -129,6 +129,7 @@ def test_init_scale_multiplies_the_first_weights():
         (partial(BSpline, n_knots=3), (2,), "n_knots must be"),
         (ConvNet, (10,), "ConvNet needs images"),
         (partial(ConvNet, kernels=(3,)), (28, 28), "one entry per block"),
+        (ConvNet, (10, 28), "too large for images of 10 × 28"),
     ],
 )
 def test_bad_options(factory, shape, message):

@@ -9,7 +9,17 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from oracles import central_difference
-from vpboost import BinaryCrossEntropy, CustomLoss, MulticlassCrossEntropy, Poisson, PseudoHuber, SquaredError
+from vpboost import (
+    BinaryCrossEntropy,
+    CustomLoss,
+    Gamma,
+    MulticlassCrossEntropy,
+    Poisson,
+    PseudoHuber,
+    Quantile,
+    SquaredError,
+    Tweedie,
+)
 from vpboost.blocks import Layout
 from vpboost.curvature import Dense, Diagonal, ScaledIdentity, Softmax
 
@@ -30,6 +40,9 @@ LOSSES = {
     "softmax": (MulticlassCrossEntropy(n_classes=4), 4, "class", Softmax),
     "huber": (PseudoHuber(delta=0.7), 2, "real", Diagonal),
     "poisson": (Poisson(), 2, "count", Diagonal),
+    "quantile": (Quantile(0.8, smoothing=0.3), 2, "real", Diagonal),
+    "gamma": (Gamma(), 2, "positive", Diagonal),
+    "tweedie": (Tweedie(1.3), 2, "count", Diagonal),
     "custom dense": (CustomLoss(coupled), 3, "real", Dense),
     "custom diagonal": (
         CustomLoss(lambda p, t: jnp.sum(jnp.log(jnp.cosh(p - t))), structure="diagonal"),
@@ -48,6 +61,7 @@ def make_targets(kind, n_rows, n_outputs, rng):
         "real": lambda: rng.normal(size=(n_rows, n_outputs)),
         "binary": lambda: rng.integers(0, 2, size=n_rows),
         "class": lambda: np.arange(n_rows) % n_outputs,
+        "positive": lambda: rng.gamma(2.0, size=(n_rows, n_outputs)),
         "count": lambda: rng.poisson(2.0, size=(n_rows, n_outputs)),
     }[kind]()
 
@@ -154,6 +168,12 @@ def test_pseudo_huber_limits(x64):
     np.testing.assert_allclose(PseudoHuber(2.0).value(1e9 * residual, 0 * residual), 2e6, rtol=1e-5)
 
 
+def test_quantile_tends_to_the_pinball_loss(x64):
+    residual = jnp.array([[-2.0], [-0.5], [0.7], [3.0]])
+    pinball = np.where(residual[:, 0] > 0, 0.9 * residual[:, 0], -0.1 * residual[:, 0])
+    np.testing.assert_allclose(Quantile(0.9, smoothing=1e-3).value(0 * residual, residual), pinball, atol=1e-9)
+
+
 @pytest.mark.parametrize(
     ("loss", "y", "message"),
     [
@@ -166,7 +186,9 @@ def test_pseudo_huber_limits(x64):
         (MulticlassCrossEntropy(), [0.5, 1], "fractional"),
         (MulticlassCrossEntropy(), [0, 0], "at least two classes"),
         (MulticlassCrossEntropy(), np.zeros((3, 2)), "1-D array of class labels"),
-        (Poisson(), [1.0, -2.0], "non-negative"),
+        (Poisson(), [1.0, -2.0], "non-negative for the Poisson"),
+        (Tweedie(), [1.0, -2.0], "non-negative for the Tweedie"),
+        (Gamma(), [1.0, 0.0], "positive for the Gamma"),
     ],
 )
 def test_bad_targets(loss, y, message):
@@ -200,6 +222,12 @@ def test_custom_loss_is_checked(function, structure, message):
 def test_bad_loss_parameters():
     with pytest.raises(ValueError, match="delta must be positive"):
         PseudoHuber(delta=0.0)
+    for options in ({"level": 0.0}, {"level": 1.0}, {"smoothing": 0.0}):
+        with pytest.raises(ValueError, match=f"{next(iter(options))} must be"):
+            Quantile(**options)
+    for power in (1.0, 2.0):
+        with pytest.raises(ValueError, match="power must be in"):
+            Tweedie(power)
     with pytest.raises(ValueError, match="structure must be"):
         CustomLoss(coupled, structure="banded")
     with pytest.raises(TypeError, match="function must be callable"):

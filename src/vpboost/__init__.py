@@ -1,17 +1,21 @@
 """VPBoost: second-order gradient boosting with smooth separable learners and variable projection."""
 
 from ._version import __version__
-from .boosting import Boosted, Record, boost
+from .boosting import Boosted, Record, Stage, boost
 from .ensemble import Ensemble
+from .estimators import VPBoostClassifier, VPBoostRegressor
 from .featurizers import MLP, RBF, BSpline, ConvNet, Fourier, ResNet
 from .losses import (
     BinaryCrossEntropy,
     CustomLoss,
+    Gamma,
     Loss,
     MulticlassCrossEntropy,
     Poisson,
     PseudoHuber,
+    Quantile,
     SquaredError,
+    Tweedie,
 )
 from .trust_region import TrustRegion
 from .weak_learner import Training
@@ -26,15 +30,21 @@ __all__ = [
     "CustomLoss",
     "Ensemble",
     "Fourier",
+    "Gamma",
     "Loss",
     "MulticlassCrossEntropy",
     "Poisson",
     "PseudoHuber",
+    "Quantile",
     "Record",
     "ResNet",
     "SquaredError",
+    "Stage",
     "Training",
     "TrustRegion",
+    "Tweedie",
+    "VPBoostClassifier",
+    "VPBoostRegressor",
     "__version__",
     "boost",
 ]

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .blocks import block_map, block_sum
-from .data import Data, check_seed, prepare
+from .data import Data, check_seed, prepare, prepare_validation
 from .diagnostics import Diagnostics, diagnose
 from .ensemble import Ensemble
 from .featurizers import Factory, require_vector, with_bias
@@ -50,6 +50,21 @@ class Boosted(NamedTuple):
     ensemble: Ensemble
     history: list[Record]
     status: str
+    reg_lambda: float  #: λ_w for the next stage, should boosting go on
+
+
+class Stage(NamedTuple):
+    """What a callback sees after each stage."""
+
+    record: Record
+    constant: Array
+    learners: list[tuple[Any, Array]]  #: accepted so far, as (featurizer, weights)
+    validation_prediction: np.ndarray | None  #: raw predictions on the validation data, (n_rows, K)
+
+    @property
+    def ensemble(self) -> Ensemble:
+        """The ensemble so far."""
+        return Ensemble.stack(self.constant, self.learners)
 
 
 def boost(
@@ -63,10 +78,11 @@ def boost(
     trust_region: TrustRegion | None = None,
     bias: bool = True,
     sample_weight: Any = None,
-    validation: tuple[Any, Any] | None = None,
+    validation: tuple | None = None,
     seed: int = 0,
     dtype: Any = "float32",
-    callback: Callable[[Record], bool | None] | None = None,
+    callback: Callable[[Stage], bool | None] | None = None,
+    resume: Boosted | None = None,
 ) -> Boosted:
     """Fit a VPBoost ensemble: c₀, then one weak learner per stage, each accepted or rejected by the trust region.
 
@@ -88,19 +104,23 @@ def boost(
         Add a constant feature to every featurizer.
     sample_weight : array of shape (n_rows,), optional
         Non-negative weights; they enter every mean.
-    validation : pair (x, y), optional
+    validation : (x, y) or (x, y, sample_weight), optional
         Data on which to report the loss after every stage.
     seed : int, default=0
         Fixes every random choice: same seed, data and machine give the same bits.
     dtype : {"float32", "float64"}
         Precision of the whole computation.
     callback : callable, optional
-        Called with the :class:`Record` of each stage; returning True ends boosting.
+        Called with the :class:`Stage` after each stage; returning True ends boosting.
+    resume : Boosted, optional
+        An earlier result on the same data and settings to go on from: ``n_learners`` counts its stages too, and the
+        outcome is the same, bit for bit, as of one longer run.
 
     Returns
     -------
     Boosted
-        ``ensemble``, ``history``, ``status``.
+        ``ensemble``, ``history``, ``status``, ``reg_lambda``. After Ctrl-C it holds the stages done, and ``status``
+        begins with "interrupted".
 
     Examples
     --------
@@ -120,36 +140,43 @@ def boost(
         training, trust_region = traced(training or Training(), dtype), traced(trust_region or TrustRegion(), dtype)
         key = check_seed(seed)
         data = prepare(x, y, loss, sample_weight, dtype)
-        held_out = prepare(*validation, loss, None, dtype, ("validation x", "validation y")) if validation else None
+        held_out = prepare_validation(validation, loss, dtype) if validation else None
         make, rows = with_bias(featurizer) if bias else featurizer, data.sample()
 
-        loss.check(data.target, jnp.zeros(data.n_outputs, dtype))
-        constant = loss.best_constant(data.target, data.weight)
-        loss.check(data.target, constant)
-        predictions = start(constant, data), start(constant, held_out) if held_out else None
-        learners: list[tuple[Any, Array]] = []
-        history: list[Record] = []
-        reg, status = jnp.asarray(trust_region.reg_lambda), "all stages done"
-        for stage in range(n_learners):
-            began = time.perf_counter()
-            init_key, train_key = jax.random.split(jax.random.fold_in(key, stage))
-            derivatives = differentiate(loss, predictions[0], data)
-            if not check_derivatives(derivatives, stage):
-                status = "stationary: the gradient of the loss is zero"
-                break
-            population = initialise(make, init_key, rows, training.candidates)
-            learner = train(train_key, population, data.x, derivatives, reg, training)
-            trial, reg, solves = assess(learner, predictions[0], derivatives, data, loss, reg, training, trust_region)
-            if accepted := bool(accepts(trial.ratio, trust_region)):
-                learners.append((learner.featurizer, trial.weights))
-                predictions = update(learner.featurizer, trial.weights, predictions, (data, held_out))
-            losses = mean_loss(loss, predictions[0], data), mean_loss(loss, predictions[1], held_out)
-            history.append(record(stage, losses, trial, accepted, reg, solves, time.perf_counter() - began))
-            reg = next_lambda(reg, trial.ratio, trust_region)
-            if callback is not None and callback(history[-1]):
-                status = f"stopped by the callback after stage {stage}"
-                break
-        return Boosted(Ensemble.stack(constant, learners), history, status)
+        constant = first_constant(loss, data) if resume is None else resume.ensemble.constant
+        datasets = (data, held_out)
+        predictions: tuple[Any, ...] = tuple(d if d is None else start(constant, d) for d in datasets)
+        learners = [] if resume is None else resume.ensemble.unstack()
+        for module, weights in learners:
+            predictions = update(module, weights, predictions, datasets)
+        history = [] if resume is None else list(resume.history)
+        reg = jnp.asarray(trust_region.reg_lambda if resume is None else resume.reg_lambda, dtype)
+        status = "all stages done"
+        try:
+            for stage in range(len(history), n_learners):
+                began = time.perf_counter()
+                init_key, train_key = jax.random.split(jax.random.fold_in(key, stage))
+                derivatives = differentiate(loss, predictions[0], data)
+                if not check_derivatives(derivatives, stage):
+                    status = "stationary: the gradient of the loss is zero"
+                    break
+                population = initialise(make, init_key, rows, training.candidates)
+                learner = train(train_key, population, data.x, derivatives, reg, training)
+                trial, used, solves = assess(
+                    learner, predictions[0], derivatives, data, loss, reg, training, trust_region
+                )
+                if accepted := bool(accepts(trial.ratio, trust_region)):
+                    learners.append((learner.featurizer, trial.weights))
+                    predictions = update(learner.featurizer, trial.weights, predictions, datasets)
+                losses = [mean_loss(loss, p, d) for p, d in zip(predictions, datasets, strict=True)]
+                history.append(record(stage, losses, trial, accepted, used, solves, time.perf_counter() - began))
+                reg = next_lambda(used, trial.ratio, trust_region)
+                if callback is not None and callback(view(history[-1], constant, learners, predictions[1], held_out)):
+                    status = f"stopped by the callback after stage {stage}"
+                    break
+        except KeyboardInterrupt:
+            status = f"interrupted after {len(history)} stages"
+        return Boosted(Ensemble.stack(constant, learners), history, status, float(reg))
 
 
 class Trial(eqx.Module):
@@ -226,6 +253,20 @@ def mean_loss(loss: Loss, prediction: Array | None, data: Data | None) -> Array:
     return block_sum(lambda f, t, w: jnp.sum(w * loss.value(f, t)), prediction, data.target, data.weight)
 
 
+def first_constant(loss: Loss, data: Data) -> Array:
+    """Return c₀, after checking that the loss can be trained."""
+    loss.check(data.target, jnp.zeros(data.n_outputs, data.weight.dtype))
+    constant = loss.best_constant(data.target, data.weight)
+    loss.check(data.target, constant)
+    return constant
+
+
+def view(record: Record, constant: Array, learners: list, prediction: Array | None, held_out: Data | None) -> Stage:
+    """Gather what a callback may look at."""
+    rows = None if prediction is None or held_out is None else np.asarray(held_out.layout.merge(prediction))
+    return Stage(record, constant, learners, rows)
+
+
 def start(constant: Array, data: Data) -> Array:
     """Return the prediction f⁽⁰⁾ = c₀ for every row."""
     return jnp.broadcast_to(constant, (*data.weight.shape, constant.shape[0]))
@@ -261,9 +302,7 @@ def check_derivatives(derivatives: Derivatives, stage: int) -> bool:
     return bool(steepest > 0)
 
 
-def record(
-    stage: int, losses: tuple, trial: Trial, accepted: bool, reg: Array, solves: Array, seconds: float
-) -> Record:
+def record(stage: int, losses: list, trial: Trial, accepted: bool, reg: Array, solves: Array, seconds: float) -> Record:
     """Gather one stage's history in plain Python numbers."""
     theory = {name: float(value) for name, value in vars(trial.diagnostics).items()}
     return Record(

@@ -54,6 +54,14 @@ def prepare(
     )
 
 
+def prepare_validation(validation: tuple, loss: Loss, dtype: Any) -> Data:
+    """Prepare ``(x, y)`` or ``(x, y, sample_weight)``."""
+    if not isinstance(validation, tuple | list) or len(validation) not in (2, 3):
+        raise ValueError("validation must be (x, y) or (x, y, sample_weight)")
+    x, y, *rest = validation
+    return prepare(x, y, loss, rest[0] if rest else None, dtype, ("validation x", "validation y"))
+
+
 def check_inputs(x: Any, name: str) -> np.ndarray:
     """Return ``x`` as a finite numeric array with at least one row; raise an error that names it otherwise."""
     inputs = np.asarray(x)

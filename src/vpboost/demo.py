@@ -17,7 +17,7 @@ from rich.progress import Progress, TaskID
 from rich.table import Table
 
 from . import datasets
-from .boosting import Boosted, Record, boost
+from .boosting import Boosted, Stage, boost
 from .ensemble import Ensemble
 from .featurizers import MLP
 from .losses import BinaryCrossEntropy, Loss, MulticlassCrossEntropy, SquaredError
@@ -113,7 +113,7 @@ def run(
     method: str,
     seed: int = 0,
     candidates: int | None = None,
-    callback: Callable[[Record], None] | None = None,
+    callback: Callable[[Stage], None] | None = None,
 ) -> Run:
     """Train one task at the paper's architecture and evaluate it on the test part."""
     task = TASKS[name]
@@ -256,8 +256,8 @@ def main(arguments: list[str] | None = None) -> None:
             for method in ("vp", "gd"):
                 bar = progress.add_task(f"{name} {method}", total=task.n_learners)
 
-                def advance(record: Record, bar: TaskID = bar, label: str = f"{name} {method}") -> None:
-                    progress.update(bar, advance=1, description=f"{label} loss {record.loss:.1e}")
+                def advance(stage: Stage, bar: TaskID = bar, label: str = f"{name} {method}") -> None:
+                    progress.update(bar, advance=1, description=f"{label} loss {stage.record.loss:.1e}")
 
                 runs.append(run(name, method, options.seed, options.candidates, advance))
     console.print(table_of(runs))

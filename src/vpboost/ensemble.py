@@ -9,11 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .blocks import block_map, rows_per_block
+from .blocks import Layout, rows_per_block
 from .featurizers import count_parameters
-
-#: Rows evaluated at once. Smaller inputs are padded to a power of two, so that few programs serve all sizes.
-CHUNK_ROWS = 4096
 
 
 class Ensemble(eqx.Module):
@@ -39,6 +36,14 @@ class Ensemble(eqx.Module):
         structure = eqx.filter(learners[0][0], eqx.is_array, inverse=True)
         stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *arrays)
         return cls(constant, eqx.combine(stacked, structure), jnp.stack([weights for _, weights in learners]))
+
+    def unstack(self) -> list[tuple[Any, Array]]:
+        """Undo :meth:`stack`: the ``(featurizer, weights)`` pairs of the learners."""
+        arrays, structure = eqx.partition(self.featurizers, eqx.is_array)
+        return [
+            (eqx.combine(jax.tree.map(lambda leaf, m=m: leaf[m], arrays), structure), self.weights[m])
+            for m in range(self.n_learners)
+        ]
 
     @property
     def n_learners(self) -> int:
@@ -79,36 +84,36 @@ class Ensemble(eqx.Module):
 
     def predict(self, x: Any) -> np.ndarray:
         """Return f(x_i) for each row, shape ``(n_rows, K)``: raw values (logits for cross-entropies)."""
-        return self._in_chunks(_prediction, x)
+        return self._in_blocks(_prediction, x)
 
     def staged_predict(self, x: Any) -> np.ndarray:
         """Return the predictions of the first 0, 1, ..., M learners, shape ``(M + 1, n_rows, K)``."""
-        return np.moveaxis(self._in_chunks(_stages, x), 1, 0)
+        return np.moveaxis(self._in_blocks(_stages, x), 1, 0)
 
     def input_gradient(self, x: Any) -> np.ndarray:
         """Return ∂f/∂x at each row, shape ``(n_rows, K, *input_shape)``, exact by automatic differentiation."""
-        return self._in_chunks(_jacobian, x)
+        return self._in_blocks(_jacobian, x)
 
-    def _in_chunks(self, of_one_row: Callable, x: Any) -> np.ndarray:
+    def _in_blocks(self, of_one_row: Callable, x: Any) -> np.ndarray:
         dtype = np.dtype(self.constant.dtype)
         rows = np.asarray(x, dtype=dtype)
         if rows.ndim < 2:
             raise ValueError(f"x must have one row per sample (at least 2-D), got shape {rows.shape}")
-        results = []
+        # always blocks of the same size: a row's result then does not depend on the rows it comes with
+        size = rows_per_block(dtype)
+        layout = Layout(len(rows), max(-(-len(rows) // size), 1), size)
+        padded = np.zeros((layout.n_blocks * size, *rows.shape[1:]), dtype)
+        padded[: len(rows)] = rows
         with jax.enable_x64(dtype == np.float64):
-            for start in range(0, max(len(rows), 1), CHUNK_ROWS):
-                chunk = rows[start : start + CHUNK_ROWS]
-                padding = min(CHUNK_ROWS, 1 << max(len(chunk) - 1, 0).bit_length()) - len(chunk)
-                padded = np.concatenate([chunk, np.zeros((padding, *rows.shape[1:]), dtype)])
-                blocks = jnp.asarray(padded).reshape(-1, min(len(padded), rows_per_block(dtype)), *rows.shape[1:])
-                values = np.asarray(_evaluate(self, of_one_row, blocks))
-                results.append(values.reshape(-1, *values.shape[2:])[: len(chunk)])
-        return np.concatenate(results)
+            blocks = padded.reshape(layout.n_blocks, size, *rows.shape[1:])
+            return layout.merge(
+                np.stack([np.asarray(_evaluate(self, of_one_row, jnp.asarray(block))) for block in blocks])
+            )
 
 
 @eqx.filter_jit
-def _evaluate(ensemble: Ensemble, of_one_row: Callable, blocks: Array) -> Array:
-    return block_map(jax.vmap(lambda x: of_one_row(ensemble, x)), blocks)
+def _evaluate(ensemble: Ensemble, of_one_row: Callable, block: Array) -> Array:
+    return jax.vmap(lambda x: of_one_row(ensemble, x))(block)
 
 
 def _prediction(ensemble: Ensemble, x: Array) -> Array:

@@ -41,6 +41,16 @@ def with_bias(factory: Factory) -> Factory:
     return make
 
 
+class Activation(eqx.Module):
+    """An activation by name. Unlike JAX's own functions it can be pickled and compared."""
+
+    name: str = eqx.field(static=True)
+
+    def __call__(self, x: Array) -> Array:
+        """Apply the activation elementwise."""
+        return ACTIVATIONS[self.name](x)
+
+
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "tanh": jnp.tanh,
     "relu": jax.nn.relu,
@@ -57,7 +67,7 @@ def activation_function(activation: str | Callable[[Array], Array]) -> Callable[
         return activation
     if activation not in ACTIVATIONS:
         raise ValueError(f"activation must be a function or one of {sorted(ACTIVATIONS)}, got {activation!r}")
-    return ACTIVATIONS[activation]
+    return Activation(activation)
 
 
 def check_count(name: str, value: int, least: int = 1) -> int:

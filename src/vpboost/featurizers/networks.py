@@ -142,6 +142,14 @@ class ConvNet(eqx.Module):
                 "kernels, pools, channels and strides must have one entry per block, got lengths "
                 f"{len(kernels)}, {len(pools)}, {len(channels)} and {len(strides)}"
             )
+        for size in rows.shape[-2:]:
+            for kernel, pool, stride in zip(kernels, pools, strides, strict=True):
+                size = (size - kernel + 1 - pool) // stride + 1
+            if size < 1:
+                raise ValueError(
+                    f"kernels {tuple(kernels)} and pools {tuple(pools)} are too large for images of "
+                    f"{rows.shape[-2]} × {rows.shape[-1]}"
+                )
         widths = (1 if rows.ndim == 3 else rows.shape[1], *channels)
         keys = jax.random.split(key, len(kernels))
         self.convolutions = tuple(

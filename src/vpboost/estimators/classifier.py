@@ -1,0 +1,146 @@
+"""Classification with two or more classes."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.utils import assert_all_finite, compute_sample_weight
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d
+
+from .. import losses
+from .base import BaseVPBoost
+from .parameters import PARAMETERS
+
+
+class VPBoostClassifier(ClassifierMixin, BaseVPBoost):
+    """Gradient boosting of smooth learners for two or more classes.
+    {parameters}
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from vpboost import VPBoostClassifier
+    >>> X = np.random.default_rng(0).uniform(-1, 1, size=(300, 2))
+    >>> y = np.where((X**2).sum(axis=1) < 0.5, "in", "out")
+    >>> model = VPBoostClassifier(n_estimators=10).fit(X, y)
+    >>> bool(model.score(X, y) > 0.97)
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        n_estimators: int = 200,
+        learning_rate: float = 0.3,
+        loss: Any = None,
+        featurizer: Any = "mlp",
+        width: int | None = None,
+        depth: int | None = None,
+        activation: Any = None,
+        method: str = "vp",
+        optimizer: Any = "adam",
+        step_size: float | None = None,
+        max_steps: int = 200,
+        batch_size: Any = "auto",
+        candidates: int = 1,
+        reg_lambda: float = 1e-4,
+        reg_theta: float = 0.0,
+        rho_accept: float = 0.0,
+        rho_small: float = 0.1,
+        gamma_up: float = 4.0,
+        gamma_down: float = 1.0,
+        early_stopping_rounds: Any = "auto",
+        validation_fraction: float = 0.15,
+        eval_metric: Any = None,
+        class_weight: Any = None,
+        warm_start: bool = False,
+        callbacks: list | None = None,
+        random_state: Any = 0,
+        dtype: str = "float32",
+        verbose: int = 0,
+    ):
+        shared = {name: value for name, value in locals().items() if name not in ("self", "class_weight", "__class__")}
+        super().__init__(**shared)
+        self.class_weight = class_weight
+
+    _is_classifier = True
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return the most probable class of each row."""
+        best = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[best]
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Return class probabilities, shape (n_samples, n_classes)."""
+        return self._from_raw(self._raw(X))
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Return logits: (n_samples,) for two classes, else (n_samples, n_classes)."""
+        raw = self._raw(X)
+        return raw[:, 0] if raw.shape[1] == 1 else raw
+
+    def staged_predict_proba(self, X: Any) -> Iterator[np.ndarray]:
+        """Yield the probabilities after the first 1, 2, ... learners."""
+        yield from (self._from_raw(raw) for raw in self._staged_raw(X))
+
+    def staged_predict(self, X: Any) -> Iterator[np.ndarray]:
+        """Yield the classes predicted by the first 1, 2, ... learners."""
+        yield from (self.classes_[p.argmax(axis=1)] for p in self.staged_predict_proba(X))
+
+    def input_gradient(self, X: Any) -> np.ndarray:
+        """Return ∂logit/∂x, exact: (n_samples, n_features) for two classes, else (n_samples, n_classes, n_features)."""
+        _, slopes = self._raw_gradient(X)
+        return slopes[:, 0] if slopes.shape[1] == 1 else slopes
+
+    def _from_raw(self, raw: np.ndarray) -> np.ndarray:
+        raw = np.asarray(raw, dtype=np.float64)
+        logits = np.concatenate([np.zeros_like(raw), raw], axis=1) if raw.shape[1] == 1 else raw
+        odds = np.exp(logits - logits.max(axis=1, keepdims=True))
+        return odds / odds.sum(axis=1, keepdims=True)
+
+    def _check_target(self, y: Any, reset: bool) -> np.ndarray:
+        if y is None:
+            raise ValueError("requires y to be passed, but the target y is None")
+        labels = column_or_1d(y, warn=True)
+        assert_all_finite(labels, input_name="y")
+        check_classification_targets(labels)
+        if reset:
+            self.classes_ = np.unique(labels)
+        unknown = ~np.isin(labels, self.classes_)
+        if unknown.any():
+            raise ValueError(f"y_val must hold only classes seen in y, got {labels[unknown][0]!r}")
+        return np.searchsorted(self.classes_, labels)
+
+    def _check_weight(self, sample_weight: Any, y: Any, n: int, name: str) -> np.ndarray:
+        weight = super()._check_weight(sample_weight, y, n, name)
+        if self.class_weight is not None:
+            weight = weight * compute_sample_weight(self.class_weight, np.asarray(y).reshape(-1))
+        return weight
+
+    def _check_trimmed(self, target: np.ndarray) -> None:
+        n_classes = len(np.unique(target))
+        if n_classes < 2:
+            raise ValueError(f"y must hold at least two classes with positive sample weight, got {n_classes} class")
+
+    def _named_loss(self) -> Any:
+        if self.loss not in (None, "log_loss"):
+            raise ValueError(f"loss must be 'log_loss', got {self.loss!r}")
+
+    def _resolve_loss(self, loss: Any) -> tuple[losses.Loss, str]:
+        n_classes = len(self.classes_)
+        return (losses.BinaryCrossEntropy() if n_classes == 2 else losses.MulticlassCrossEntropy(n_classes)), "none"
+
+
+CLASS_WEIGHT = """
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes, multiplied into the sample weights."""
+VPBoostClassifier.__doc__ = (VPBoostClassifier.__doc__ or "").replace(
+    "{parameters}",
+    PARAMETERS.format(
+        losses='"log_loss" (default): binary or multiclass cross-entropy.',
+        metrics='"log_loss", "error", "auc" (two classes)',
+        class_weight=CLASS_WEIGHT,
+    ),
+)

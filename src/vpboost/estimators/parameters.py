@@ -1,0 +1,73 @@
+"""The parameters that both estimators document."""
+
+PARAMETERS = """
+    Parameters
+    ----------
+    n_estimators : int, default=200
+        Stages of boosting at the most; early stopping may use fewer.
+    learning_rate : float, default=0.3
+        Boosting rate in (0, 1]: the fraction of each learner that is added. Smaller with more stages generalises
+        better.
+    loss : str, Loss or callable
+        {losses}
+    featurizer : str or callable, default="mlp"
+        What turns inputs into features: "mlp", "resnet", "convnet" (images), "rbf", "fourier", "bspline", or any
+        factory (see :mod:`vpboost.featurizers`).
+    width, depth, activation : int, int, str, optional
+        Size and activation of a named featurizer. By default a width that grows with the number of rows (8, 16 or 32)
+        and the featurizer's own depth and activation.
+    method : {{"vp", "gd", "vp_start", "vp_end", "vp_start_end"}}, default="vp"
+        When linear weights are solved for in closed form; "vp" is variable projection.
+    optimizer : str or optax.GradientTransformation, default="adam"
+        Optimiser of the featurizer's parameters.
+    step_size : float, optional
+        Peak step size of a named optimiser, 0.03 by default.
+    max_steps : int, default=200
+        Optimiser steps per stage.
+    batch_size : int or "auto", default="auto"
+        Rows per optimiser step; "auto" uses all up to 8,192 rows and batches of 4,096 above.
+    candidates : int, default=1
+        Initialisations trained side by side at each stage, of which the best is kept.
+    reg_lambda : float, default=1e-4
+        Initial λ_w, the weight of ½‖w‖² on the linear weights; adapted from stage to stage by the trust region.
+    reg_theta : float, default=0.0
+        λ_θ, the weight of ½‖θ‖² on the featurizer's parameters.
+    rho_accept, rho_small, gamma_up, gamma_down : float
+        The trust region's cutoffs and factors; see :class:`vpboost.TrustRegion`.
+    early_stopping_rounds : int, "auto" or None, default="auto"
+        Stop when the validation score has not improved for so many stages and keep the best. "auto" waits 20 stages
+        when validation data is given to ``fit`` and does not stop early otherwise; a number without validation data
+        sets ``validation_fraction`` of the rows aside.
+    validation_fraction : float, default=0.15
+        Part of the rows set aside when early stopping is asked for without validation data.
+    eval_metric : str or callable, optional
+        What to watch on the validation data, by default the loss: {metrics}, or
+        ``metric(y_true, y_pred) -> float`` where lower is better.{class_weight}
+    warm_start : bool, default=False
+        Go on from the previous fit, adding stages up to ``n_estimators``.
+    callbacks : list, optional
+        Objects with ``after_stage(progress)``; see :mod:`vpboost.callbacks`.
+    random_state : int, RandomState or None, default=0
+        Seed of everything random.
+    dtype : {{"float32", "float64"}}, default="float32"
+        Precision of the computation.
+    verbose : int, default=0
+        1 shows progress on standard error.
+
+    Attributes
+    ----------
+    ensemble_ : Ensemble
+        The fitted ensemble, on scaled inputs, cut at the best stage.
+    n_iter_, best_iteration_ : int
+        Stages done, and the number of learners kept.
+    best_score_ : float
+        The best validation score (the final training loss without validation data).
+    evals_result_ : dict
+        Training loss and validation score of every stage.
+    history_ : dict of arrays
+        Every stage's loss, ρ, λ_w, alignment and so on; see :class:`vpboost.Record`.
+    feature_importances_ : array of shape (n_features_in_,)
+        Mean absolute derivative of the prediction by each input, times the input's spread; sums to one.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+"""

@@ -1,0 +1,25 @@
+"""Losses ℓ(ŷ, y): value, gradient, curvature with its structure, and best constant.
+
+A loss works on rows with any leading sample axes: predictions are ``(*rows, K)`` for K outputs; targets are whatever
+:meth:`Loss.prepare_targets` returns. Means over samples are taken elsewhere (see :mod:`vpboost.blocks`).
+"""
+
+from .base import Loss, newton_constant
+from .classification import BinaryCrossEntropy, MulticlassCrossEntropy
+from .custom import CustomLoss
+from .regression import Gamma, LogLink, Poisson, PseudoHuber, Quantile, SquaredError, Tweedie
+
+__all__ = [
+    "BinaryCrossEntropy",
+    "CustomLoss",
+    "Gamma",
+    "LogLink",
+    "Loss",
+    "MulticlassCrossEntropy",
+    "Poisson",
+    "PseudoHuber",
+    "Quantile",
+    "SquaredError",
+    "Tweedie",
+    "newton_constant",
+]

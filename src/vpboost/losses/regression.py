@@ -1,0 +1,171 @@
+"""Losses of real, positive and count targets, any number of outputs."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..curvature import Curvature, Diagonal, ScaledIdentity
+from .base import Loss, Rows, Values, away_from_zero, real_targets, weighted_mean
+
+
+class SquaredError(Loss):
+    """ℓ = ½‖ŷ − y‖² for any number of outputs; H_i = I.
+
+    >>> loss = SquaredError()
+    >>> float(loss.value(jnp.array([3.0]), jnp.array([1.0])))
+    2.0
+    """
+
+    def value(self, prediction: Rows, target: Array) -> Values:
+        return 0.5 * jnp.sum((prediction - target) ** 2, axis=-1)
+
+    def gradient(self, prediction: Rows, target: Array) -> Rows:
+        return prediction - target
+
+    def curvature(self, prediction: Rows, target: Array) -> Curvature:
+        return ScaledIdentity(jnp.ones(prediction.shape[:-1], prediction.dtype), prediction.shape[-1])
+
+    def best_constant(self, target: Array, weight: Float[Array, "blocks rows"]) -> Float[Array, " k"]:
+        return weighted_mean(target, weight)
+
+
+class PseudoHuber(Loss):
+    """ℓ = Σ_k δ²(√(1 + (r_k/δ)²) − 1), r = ŷ − y: quadratic for small residuals, linear for outliers.
+
+    Parameters
+    ----------
+    delta : float, default=1.0
+        The residual δ > 0 at which the loss turns from quadratic to linear.
+    """
+
+    delta: float = eqx.field(static=True, default=1.0)
+
+    def __check_init__(self) -> None:
+        if not self.delta > 0:
+            raise ValueError(f"delta must be positive, got {self.delta!r}")
+
+    def value(self, prediction: Rows, target: Array) -> Values:
+        ratio = (prediction - target) / self.delta
+        # √(1+t²) − 1 written without cancellation
+        return self.delta**2 * jnp.sum(ratio**2 / (1 + jnp.sqrt(1 + ratio**2)), axis=-1)
+
+    def gradient(self, prediction: Rows, target: Array) -> Rows:
+        residual = prediction - target
+        return residual / jnp.sqrt(1 + (residual / self.delta) ** 2)
+
+    def curvature(self, prediction: Rows, target: Array) -> Curvature:
+        return Diagonal((1 + ((prediction - target) / self.delta) ** 2) ** -1.5)
+
+
+class Quantile(Loss):
+    """ℓ = Σ_k s·softplus(r_k/s) + (τ − 1) r_k, r = y − ŷ: the pinball loss of level τ, smoothed over a width s.
+
+    Parameters
+    ----------
+    level : float, default=0.5
+        The quantile τ in (0, 1) to predict.
+    smoothing : float, default=0.05
+        The width s > 0, in units of y, over which the kink is rounded off.
+    """
+
+    level: float = eqx.field(static=True, default=0.5)
+    smoothing: float = eqx.field(static=True, default=0.05)
+
+    def __check_init__(self) -> None:
+        if not 0 < self.level < 1:
+            raise ValueError(f"level must be in (0, 1), got {self.level!r}")
+        if not self.smoothing > 0:
+            raise ValueError(f"smoothing must be positive, got {self.smoothing!r}")
+
+    def value(self, prediction: Rows, target: Array) -> Values:
+        residual = target - prediction
+        return jnp.sum(
+            self.smoothing * jax.nn.softplus(residual / self.smoothing) + (self.level - 1) * residual, axis=-1
+        )
+
+    def gradient(self, prediction: Rows, target: Array) -> Rows:
+        return (1 - self.level) - jax.nn.sigmoid((target - prediction) / self.smoothing)
+
+    def curvature(self, prediction: Rows, target: Array) -> Curvature:
+        ratio = (target - prediction) / self.smoothing
+        return Diagonal(jax.nn.sigmoid(ratio) * jax.nn.sigmoid(-ratio) / self.smoothing)
+
+
+class LogLink(Loss):
+    """A loss of non-negative targets whose prediction is the log of their mean; c₀ = log of the mean."""
+
+    def prepare_targets(self, y: Any) -> np.ndarray:
+        target = real_targets(y)
+        if target.min() < 0:
+            name = type(self).__name__
+            raise ValueError(f"y must be non-negative for the {name} loss, got a value of {target.min():g}")
+        return target
+
+    def best_constant(self, target: Array, weight: Float[Array, "blocks rows"]) -> Float[Array, " k"]:
+        return jnp.log(away_from_zero(weighted_mean(target, weight)))
+
+
+class Poisson(LogLink):
+    """ℓ = Σ_k e^{ŷ_k} − y_k ŷ_k: counts y ≥ 0 with log link (the prediction is the log of the rate)."""
+
+    def value(self, prediction: Rows, target: Array) -> Values:
+        return jnp.sum(jnp.exp(prediction) - target * prediction, axis=-1)
+
+    def gradient(self, prediction: Rows, target: Array) -> Rows:
+        return jnp.exp(prediction) - target
+
+    def curvature(self, prediction: Rows, target: Array) -> Curvature:
+        return Diagonal(jnp.exp(prediction))
+
+
+class Gamma(LogLink):
+    """ℓ = Σ_k y_k e^{−ŷ_k} + ŷ_k: positive targets with log link and constant coefficient of variation."""
+
+    def value(self, prediction: Rows, target: Array) -> Values:
+        return jnp.sum(target * jnp.exp(-prediction) + prediction, axis=-1)
+
+    def gradient(self, prediction: Rows, target: Array) -> Rows:
+        return 1 - target * jnp.exp(-prediction)
+
+    def curvature(self, prediction: Rows, target: Array) -> Curvature:
+        return Diagonal(target * jnp.exp(-prediction))
+
+    def prepare_targets(self, y: Any) -> np.ndarray:
+        target = real_targets(y)
+        if target.min() <= 0:
+            raise ValueError(f"y must be positive for the Gamma loss, got a value of {target.min():g}")
+        return target
+
+
+class Tweedie(LogLink):
+    """ℓ = Σ_k e^{(2−p)ŷ_k}/(2−p) − y_k e^{(1−p)ŷ_k}/(1−p): targets with exact zeros and a positive tail, log link.
+
+    Parameters
+    ----------
+    power : float, default=1.5
+        The variance power p in (1, 2): near 1 like counts, near 2 like Gamma.
+    """
+
+    power: float = eqx.field(static=True, default=1.5)
+
+    def __check_init__(self) -> None:
+        if not 1 < self.power < 2:
+            raise ValueError(f"power must be in (1, 2), got {self.power!r} (use Poisson for 1 and Gamma for 2)")
+
+    def value(self, prediction: Rows, target: Array) -> Values:
+        p = self.power
+        rate, inverse = jnp.exp((2 - p) * prediction), jnp.exp((1 - p) * prediction)
+        return jnp.sum(rate / (2 - p) - target * inverse / (1 - p), axis=-1)
+
+    def gradient(self, prediction: Rows, target: Array) -> Rows:
+        p = self.power
+        return jnp.exp((2 - p) * prediction) - target * jnp.exp((1 - p) * prediction)
+
+    def curvature(self, prediction: Rows, target: Array) -> Curvature:
+        p = self.power
+        rate, inverse = jnp.exp((2 - p) * prediction), jnp.exp((1 - p) * prediction)
+        return Diagonal((2 - p) * rate + (p - 1) * target * inverse)

@@ -1,0 +1,59 @@
+"""Validation scores by name; lower is better."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+Score = Callable[[np.ndarray, np.ndarray, np.ndarray], float]
+
+
+def _rmse(y: np.ndarray, prediction: np.ndarray, weight: np.ndarray) -> float:
+    return float(np.sqrt(np.average(np.square(_columns(y) - _columns(prediction)).mean(axis=1), weights=weight)))
+
+
+def _mae(y: np.ndarray, prediction: np.ndarray, weight: np.ndarray) -> float:
+    return float(np.average(np.abs(_columns(y) - _columns(prediction)).mean(axis=1), weights=weight))
+
+
+def _negative_r2(y: np.ndarray, prediction: np.ndarray, weight: np.ndarray) -> float:
+    from sklearn.metrics import r2_score
+
+    return -float(r2_score(_columns(y), _columns(prediction), sample_weight=weight))
+
+
+def _log_loss(y: np.ndarray, probability: np.ndarray, weight: np.ndarray) -> float:
+    chosen = np.maximum(probability[np.arange(len(y)), y], np.finfo(float).tiny)
+    return float(np.average(-np.log(chosen), weights=weight))
+
+
+def _error(y: np.ndarray, probability: np.ndarray, weight: np.ndarray) -> float:
+    return float(np.average(probability.argmax(axis=1) != y, weights=weight))
+
+
+def _negative_auc(y: np.ndarray, probability: np.ndarray, weight: np.ndarray) -> float:
+    from sklearn.metrics import roc_auc_score
+
+    if probability.shape[1] != 2:
+        raise ValueError(f"eval_metric='auc' needs two classes, got {probability.shape[1]}")
+    return -float(roc_auc_score(y, probability[:, 1], sample_weight=weight))
+
+
+REGRESSION: dict[str, Score] = {"rmse": _rmse, "mae": _mae, "r2": _negative_r2}
+CLASSIFICATION: dict[str, Score] = {"log_loss": _log_loss, "error": _error, "auc": _negative_auc}
+
+
+def score_function(metric: Any, classifier: bool) -> Score | None:
+    """Return the score of that name (R² and AUC with their sign turned), or one made of a function; None for None."""
+    if metric is None:
+        return None
+    if callable(metric):
+        return lambda y, prediction, weight: float(metric(y, prediction))
+    allowed = CLASSIFICATION if classifier else REGRESSION
+    if metric not in allowed:
+        raise ValueError(f"eval_metric must be one of {sorted(allowed)}, a function or None, got {metric!r}")
+    return allowed[metric]
+
+
+def _columns(values: np.ndarray) -> np.ndarray:
+    return values.reshape(len(values), -1)

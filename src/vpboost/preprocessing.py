@@ -1,0 +1,200 @@
+"""From tables as people have them to arrays of order one, and back to the user's units."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+class Categories(NamedTuple):
+    """A categorical column of a data frame: its place and the levels seen in training, in sorted order."""
+
+    column: int
+    levels: tuple[str, ...]
+
+
+class InputEncoder:
+    """Standardises numeric columns, one-hot encodes categorical ones and marks missing values.
+
+    Every encoded column belongs to one input column (``sources_``). A missing number becomes the column's mean (zero
+    after scaling) and, when the training data has any in that column, one in an indicator column. A missing category is
+    a level of its own; a level not seen in training is encoded as all zeros. Images (more than two axes) are
+    standardised as a whole.
+    """
+
+    def fit(self, X: Any, weight: np.ndarray) -> "InputEncoder":
+        """Learn scales, levels and indicators from training inputs and their weights."""
+        numbers, texts = split_columns(X)
+        self.shape_ = numbers.shape[1:]
+        self.numeric_ = [j for j in range(n_columns(X)) if j not in texts]
+        present = np.isfinite(numbers)
+        axes = (0,) if numbers.ndim == 2 else None
+        weights = np.broadcast_to(weight.reshape(-1, *[1] * (numbers.ndim - 1)), numbers.shape) * present
+        total = np.maximum(weights.sum(axis=axes), np.finfo(float).tiny)
+        filled = np.where(present, numbers, 0.0)
+        self.mean_ = (weights * filled).sum(axis=axes) / total
+        centred = np.where(present, filled - self.mean_, 0.0)
+        # divided by the largest first: squares of huge or tiny numbers must not over- or underflow
+        largest = np.maximum(np.abs(centred).max(axis=axes), np.finfo(float).tiny)
+        spread = largest * np.sqrt((weights * (centred / largest) ** 2).sum(axis=axes) / total)
+        negligible = spread <= 1e-12 * np.maximum(np.abs(self.mean_), np.finfo(float).tiny)
+        self.scale_ = np.where(negligible, 1.0, spread)
+        self.constant_ = negligible
+        self.missing_ = np.flatnonzero(~present.all(axis=0)) if numbers.ndim == 2 else np.zeros(0, dtype=int)
+        self.categories_ = [Categories(j, tuple(sorted(set(column)))) for j, column in texts.items()]
+        self.sources_ = np.array(
+            [
+                *self.numeric_,
+                *(self.numeric_[j] for j in self.missing_),
+                *(c.column for c in self.categories_ for _ in c.levels),
+            ],
+            dtype=int,
+        )
+        return self
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Return encoded inputs, float64, of order one."""
+        numbers, texts = split_columns(X, [c.column for c in self.categories_])
+        with np.errstate(over="ignore"):
+            scaled = np.where(self.constant_, 0.0, (numbers - self.mean_) / self.scale_)
+        scaled = np.where(np.isfinite(numbers), scaled, 0.0)
+        if numbers.ndim > 2:
+            return scaled
+        parts = [scaled, ~np.isfinite(numbers[:, self.missing_])]
+        for column, levels in self.categories_:
+            parts.append(np.asarray(texts[column], dtype=object)[:, None] == np.array(levels, dtype=object)[None])
+        return np.concatenate([np.asarray(part, dtype=np.float64) for part in parts], axis=1)
+
+    def gradient(self, encoded: np.ndarray, n_inputs: int) -> np.ndarray:
+        """Turn derivatives by encoded columns, ``(rows, K, D)``, into derivatives by the user's columns.
+
+        A categorical column has no derivative: its entries are zero.
+        """
+        slope = np.where(self.constant_, 0.0, 1 / self.scale_)
+        if encoded.ndim > 3:
+            return encoded * slope
+        gradient = np.zeros((*encoded.shape[:2], n_inputs))
+        gradient[:, :, self.numeric_] = encoded[:, :, : len(self.numeric_)] * slope
+        return gradient
+
+
+class TargetScaler:
+    """Scales targets to order one, and predictions back: shift and spread, or (for a log link) the mean alone."""
+
+    def __init__(self, kind: str):
+        self.kind = kind
+
+    def fit(self, target: np.ndarray, weight: np.ndarray) -> "TargetScaler":
+        """Learn the scale from training targets and their weights."""
+        n_outputs = target.shape[1] if target.ndim == 2 else 1
+        self.shift_, self.scale_ = np.zeros(n_outputs), np.ones(n_outputs)
+        if self.kind == "none":
+            return self
+        mean = np.average(target, axis=0, weights=weight)
+        if self.kind == "log":
+            self.scale_ = np.where(mean > 0, mean, 1.0)
+            return self
+        centred = target - mean
+        largest = np.maximum(np.abs(centred).max(axis=0), np.finfo(float).tiny)
+        spread = largest * np.sqrt(np.average((centred / largest) ** 2, axis=0, weights=weight))
+        self.shift_, self.scale_ = mean, np.where(spread > 1e-12 * np.abs(mean), spread, 1.0)
+        return self
+
+    def transform(self, target: np.ndarray) -> np.ndarray:
+        """Return scaled targets."""
+        return target if self.kind == "none" else (target - self.shift_) / self.scale_
+
+    def inverse(self, raw: np.ndarray) -> np.ndarray:
+        """Return predictions in the user's units from raw ones."""
+        return self.scale_ * (np.exp(raw) if self.kind == "log" else raw) + self.shift_
+
+    def slope(self, raw: np.ndarray) -> np.ndarray:
+        """Return the derivative of :meth:`inverse`."""
+        return self.scale_ * (np.exp(raw) if self.kind == "log" else np.ones_like(raw))
+
+
+def is_frame(X: Any) -> bool:
+    """Say whether ``X`` is a pandas or polars data frame (or behaves like one)."""
+    return hasattr(X, "columns") and hasattr(X, "__getitem__") and hasattr(X, "shape")
+
+
+def n_rows(X: Any) -> int:
+    """Return the number of rows of an array or data frame."""
+    return X.shape[0]
+
+
+def take(X: Any, rows: np.ndarray) -> Any:
+    """Return some rows of an array or data frame."""
+    if hasattr(X, "iloc"):
+        return X.iloc[rows]
+    return X[rows]
+
+
+def has_text(X: Any) -> bool:
+    """Say whether a data frame has columns that are not numbers."""
+    return any(column_values(X[name]).dtype.kind not in "biuf" for name in X.columns)
+
+
+def n_columns(X: Any) -> int:
+    """Return the number of input columns."""
+    return X.shape[1]
+
+
+def split_columns(X: Any, categorical: list[int] | None = None) -> tuple[np.ndarray, dict[int, list[str]]]:
+    """Return the numeric columns as float64 (missing as NaN) and the categorical ones as lists of text.
+
+    ``categorical`` names the columns to read as text; by default all columns of a data frame that are not numeric.
+    """
+    if not is_frame(X):
+        return np.asarray(X, dtype=np.float64), {}
+    texts, numbers = {}, []
+    for j, name in enumerate(X.columns):
+        values = column_values(X[name])
+        as_text = values.dtype.kind not in "biuf" if categorical is None else j in categorical
+        if as_text:
+            texts[j] = [level_name(value) for value in values]
+        else:
+            numbers.append(as_numbers(values, name))
+    matrix = np.stack(numbers, axis=1) if numbers else np.zeros((X.shape[0], 0))
+    return matrix, texts
+
+
+def column_values(column: Any) -> np.ndarray:
+    """Return one data-frame column as a NumPy array; nullable numbers become floats with NaN."""
+    dtype = str(getattr(column, "dtype", ""))
+    if dtype in ("boolean", "Float32", "Float64") or dtype.startswith(("Int", "UInt")):
+        try:
+            return column.to_numpy(dtype=np.float64, na_value=np.nan)  # pandas
+        except TypeError:
+            return np.asarray(column.to_numpy(), dtype=np.float64)  # polars
+    return np.asarray(column)
+
+
+def as_numbers(values: np.ndarray, name: Any) -> np.ndarray:
+    """Return values as float64; raise ``ValueError`` naming the column if they are not numbers."""
+    try:
+        return values.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"column {name!r} was numeric in training, got values of type {values.dtype}") from error
+
+
+def level_name(value: Any) -> str:
+    """Return a category as text; None and NaN are one level."""
+    missing = value is None or value != value
+    return "<missing>" if missing or str(value) in ("<NA>", "NaT") else str(value)
+
+
+def canonical_rows(
+    X: np.ndarray, target: np.ndarray, weight: np.ndarray, most_rows: int = 20_000
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Drop rows of weight zero, merge equal rows by adding their weights, and sort.
+
+    A model then depends neither on the order of the rows nor on whether a row is repeated or given more weight. Above
+    ``most_rows`` rows only those of weight zero are dropped: sorting would cost more than it is worth.
+    """
+    kept = weight > 0
+    X, target, weight = X[kept], target[kept], weight[kept]
+    if len(X) > most_rows:
+        return X, target, weight
+    table = np.concatenate([X.reshape(len(X), -1), target.reshape(len(X), -1)], axis=1)
+    _, first, inverse = np.unique(table, axis=0, return_index=True, return_inverse=True)
+    return X[first], target[first], np.bincount(inverse.reshape(-1), weights=weight)

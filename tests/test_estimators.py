@@ -1,0 +1,327 @@
+import pickle
+import warnings
+from functools import partial
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.metrics import log_loss, r2_score
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MinMaxScaler
+
+from oracles import central_difference
+from vpboost import ConvNet, VPBoostClassifier, VPBoostRegressor
+from vpboost.losses import Quantile
+
+QUICK = {"n_estimators": 6, "max_steps": 60, "width": 6}
+
+
+def regression(n=300, seed=0):
+    X = np.random.default_rng(seed).uniform(-1, 1, size=(n, 3))
+    return X, np.sin(3 * X[:, 0]) + X[:, 1] * X[:, 2]
+
+
+def classification(n=400, classes=3, seed=0):
+    X = np.random.default_rng(seed).uniform(-1, 1, size=(n, 2))
+    names = np.array(["ash", "birch", "cedar"])[:classes]
+    return X, names[np.digitize(X[:, 0] + X[:, 1], np.linspace(-0.5, 0.5, classes - 1))]
+
+
+def test_regressor_one_and_many_outputs():
+    X, y = regression()
+    Y = np.stack([y, 100 * y**2 + 7, 1e-6 * X[:, 0]], axis=1)
+    one, many = VPBoostRegressor(**QUICK).fit(X, y), VPBoostRegressor(**QUICK).fit(X, Y)
+    assert one.predict(X).shape == (300,)
+    assert many.predict(X).shape == (300, 3)
+    assert one.predict(X).dtype == np.float64
+    assert one.score(X, y) > 0.9
+    assert np.all(r2_score(Y, many.predict(X), multioutput="raw_values") > 0.9), "every output, whatever its units"
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_classifier(classes):
+    X, y = classification(classes=classes)
+    model = VPBoostClassifier(**QUICK).fit(X, y)
+    probability = model.predict_proba(X)
+    assert probability.shape == (400, classes)
+    np.testing.assert_allclose(probability.sum(axis=1), 1, atol=1e-12)
+    assert list(model.classes_) == sorted(set(y))
+    assert model.score(X, y) > 0.93
+    np.testing.assert_array_equal(model.predict(X), model.classes_[probability.argmax(axis=1)])
+    decision = model.decision_function(X)
+    if classes == 2:
+        np.testing.assert_allclose(1 / (1 + np.exp(-decision)), probability[:, 1], rtol=1e-9)
+    else:
+        np.testing.assert_allclose(np.exp(decision - np.log(np.exp(decision).sum(1))[:, None]), probability, rtol=1e-9)
+
+
+def test_staged_predictions_end_at_the_prediction():
+    X, y = regression()
+    model = VPBoostRegressor(**QUICK).fit(X, y)
+    staged = list(model.staged_predict(X))
+    assert len(staged) == model.best_iteration_ == 6
+    np.testing.assert_allclose(staged[-1], model.predict(X), atol=1e-5)
+    X, labels = classification()
+    model = VPBoostClassifier(**QUICK).fit(X, labels)
+    np.testing.assert_allclose(list(model.staged_predict_proba(X))[-1], model.predict_proba(X), atol=1e-5)
+    np.testing.assert_array_equal(list(model.staged_predict(X))[-1], model.predict(X))
+
+
+@pytest.mark.parametrize("loss", ["squared_error", "poisson"])
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_input_gradients_are_in_the_users_units(loss, outputs):
+    X, y = regression(seed=3)
+    X = X * [1.0, 1000.0, 0.01] + [5.0, 0, 0]
+    y = np.exp(y) if outputs == 1 else np.stack([np.exp(y), 50 + 10 * X[:, 0]], axis=1)
+    model = VPBoostRegressor(**QUICK, loss=loss, dtype="float64").fit(X, y)
+    gradient = model.input_gradient(X[:5])
+    assert gradient.shape == ((5, 3) if outputs == 1 else (5, 2, 3))
+    for row, found in zip(X[:5], gradient, strict=True):
+        unit = np.array([1.0, 1000.0, 0.01])
+        numeric = central_difference(lambda v, unit=unit: model.predict((v * unit)[None])[0], row / unit) / unit
+        np.testing.assert_allclose(found, numeric, rtol=1e-4, atol=1e-6)
+
+
+def test_classifier_input_gradients():
+    X, y = classification(classes=2)
+    model = VPBoostClassifier(**QUICK, dtype="float64").fit(X, y)
+    numeric = central_difference(lambda v: model.decision_function(v[None])[0], X[0])
+    np.testing.assert_allclose(model.input_gradient(X[:1])[0], numeric, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("factor", [1e-9, 1e9])
+def test_units_of_inputs_and_targets_do_not_matter(factor):
+    X, y = regression()
+    plain = VPBoostRegressor(**QUICK).fit(X, y).predict(X)
+    scaled_X = X * [factor, 1, 1 / factor]
+    np.testing.assert_allclose(
+        VPBoostRegressor(**QUICK).fit(scaled_X, y).predict(scaled_X), plain, rtol=1e-5, atol=1e-5
+    )
+    scaled_y = VPBoostRegressor(**QUICK).fit(X, factor * y).predict(X)
+    np.testing.assert_allclose(scaled_y / factor, plain, rtol=1e-5, atol=1e-5)
+
+
+def test_order_and_repetition_of_rows_do_not_matter():
+    X, y = regression(n=60)
+    counts = np.random.default_rng(0).integers(0, 4, size=60)
+    order = np.random.default_rng(1).permutation(60)
+    weighted = VPBoostRegressor(**QUICK).fit(X, y, sample_weight=counts).predict(X)
+    repeated = VPBoostRegressor(**QUICK).fit(np.repeat(X, counts, axis=0), np.repeat(y, counts)).predict(X)
+    shuffled = VPBoostRegressor(**QUICK).fit(X[order], y[order], sample_weight=counts[order]).predict(X)
+    np.testing.assert_array_equal(weighted, repeated)
+    np.testing.assert_array_equal(weighted, shuffled)
+
+
+def test_early_stopping_keeps_the_best_stage():
+    rng = np.random.default_rng(0)
+    X, y = regression(n=60)
+    noisy = y + rng.normal(size=60)
+    X_val, y_val = regression(n=200, seed=5)
+    model = VPBoostRegressor(n_estimators=60, max_steps=60, early_stopping_rounds=5)
+    model.fit(X, noisy, X_val=X_val, y_val=y_val)
+    scores = model.evals_result_["validation"]
+    assert model.n_iter_ < 60
+    assert model.best_score_ == min(scores)
+    assert model.best_iteration_ == int(np.argmin(scores)) + 1
+    assert model.n_iter_ == model.best_iteration_ + 5
+    by_pair = VPBoostRegressor(n_estimators=60, max_steps=60, early_stopping_rounds=5)
+    by_pair.fit(X, noisy, eval_set=[(X_val, y_val)])
+    np.testing.assert_array_equal(by_pair.predict(X), model.predict(X))
+    inside = VPBoostRegressor(n_estimators=60, max_steps=60, early_stopping_rounds=3).fit(X, noisy)
+    assert inside.n_iter_ < 60
+    assert len(inside.evals_result_["validation"]) == inside.n_iter_
+
+
+@pytest.mark.parametrize("metric", ["rmse", "mae", "r2", lambda y, p: float(np.abs(y - p).max())])
+def test_regression_metrics_are_watched(metric):
+    X, y = regression()
+    model = VPBoostRegressor(**QUICK, eval_metric=metric).fit(X, y, X_val=X[:50], y_val=y[:50])
+    best = model.predict(X[:50])
+    expected = {
+        "rmse": np.sqrt(np.mean((best - y[:50]) ** 2)),
+        "mae": np.mean(np.abs(best - y[:50])),
+        "r2": -r2_score(y[:50], best),
+    }.get(metric if isinstance(metric, str) else "", np.abs(best - y[:50]).max())
+    np.testing.assert_allclose(model.best_score_, expected, rtol=1e-3)
+
+
+@pytest.mark.parametrize("metric", ["log_loss", "error", "auc"])
+def test_classification_metrics_are_watched(metric):
+    X, y = classification(classes=2)
+    model = VPBoostClassifier(**QUICK, eval_metric=metric).fit(X, y, X_val=X[:90], y_val=y[:90])
+    if metric == "log_loss":
+        np.testing.assert_allclose(model.best_score_, log_loss(y[:90], model.predict_proba(X[:90])), rtol=1e-3)
+    assert np.isfinite(model.best_score_)
+
+
+def test_history_and_importances():
+    X, y = regression()
+    X = np.concatenate([X, np.random.default_rng(9).normal(size=(300, 1)), np.ones((300, 1))], axis=1)
+    model = VPBoostRegressor(**QUICK).fit(X, y)
+    assert set(model.history_) >= {"loss", "ratio", "reg_lambda", "alignment", "radius", "accepted"}
+    assert all(len(column) == 6 for column in model.history_.values())
+    np.testing.assert_allclose(model.feature_importances_.sum(), 1)
+    assert model.feature_importances_[0] == model.feature_importances_.max()
+    assert model.feature_importances_[4] == 0
+    assert model.feature_importances_[3] < 0.2 * model.feature_importances_[0]
+
+
+def test_warm_start_goes_on():
+    X, y = regression()
+    whole = VPBoostRegressor(**QUICK).fit(X, y)
+    model = VPBoostRegressor(**{**QUICK, "n_estimators": 2}, warm_start=True).fit(X, y)
+    model.set_params(n_estimators=6).fit(X, y)
+    assert model.n_iter_ == 6
+    np.testing.assert_array_equal(model.predict(X), whole.predict(X))
+    with pytest.raises(ValueError, match="n_estimators=3 must be at least the 6 stages"):
+        model.set_params(n_estimators=3).fit(X, y)
+
+
+@pytest.mark.parametrize("loss", ["pseudo_huber", "quantile", "poisson", "gamma", "tweedie", Quantile(0.9)])
+def test_losses_by_name(loss):
+    X, y = regression()
+    rng = np.random.default_rng(0)
+    y = rng.gamma(5.0, np.exp(y) / 5)
+    model = VPBoostRegressor(**QUICK, loss=loss).fit(X, y)
+    assert np.all(np.diff(model.history_["loss"]) < 0)
+    if isinstance(loss, Quantile):
+        assert 0.8 < np.mean(y < model.predict(X)) < 0.98
+    elif loss in ("poisson", "gamma", "tweedie"):
+        assert model.predict(X).min() > 0
+        assert 0.8 < model.predict(X).mean() / y.mean() < 1.2
+
+
+def test_a_jax_function_as_loss():
+    X, y = regression()
+    model = VPBoostRegressor(**QUICK, loss=lambda p, t: jnp.sum(jnp.log(jnp.cosh(p - t)))).fit(X, y)
+    assert model.score(X, y) > 0.9
+
+
+def test_class_weight_moves_the_boundary():
+    X, y = classification(classes=2)
+    plain, heavy = (VPBoostClassifier(**QUICK, class_weight=w).fit(X, y) for w in (None, {"ash": 20.0, "birch": 1.0}))
+    assert np.mean(heavy.predict(X) == "ash") > np.mean(plain.predict(X) == "ash")
+    balanced = VPBoostClassifier(**QUICK, class_weight="balanced").fit(X, y)
+    assert balanced.score(X, y) > 0.9
+
+
+def test_missing_values_are_marked_not_hidden():
+    rng = np.random.default_rng(0)
+    X, y = regression(n=500)
+    gone = rng.uniform(size=500) < 0.3
+    y = np.where(gone, 5.0, y)
+    X[gone, 1] = np.nan
+    model = VPBoostRegressor(**QUICK).fit(X, y)
+    assert model.score(X, y) > 0.95, "missingness itself tells"
+    fresh = X[:5].copy()
+    fresh[:, 0] = np.nan
+    assert np.all(np.isfinite(model.predict(fresh))), "missing where training had none: the mean"
+
+
+def test_pandas_and_polars_with_categories():
+    pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    X, y = regression(n=400)
+    kind = np.array(["oak", "pine", None], dtype=object)[np.arange(400) % 3]
+    target = y + np.array([0.0, 4.0, -4.0])[np.arange(400) % 3]
+    frames = [
+        pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "c": X[:, 2], "kind": pd.Categorical(kind)}),
+        pl.DataFrame({"a": X[:, 0], "b": X[:, 1], "c": X[:, 2], "kind": kind.tolist()}),
+    ]
+    fitted = [VPBoostRegressor(**QUICK).fit(frame, target) for frame in frames]
+    for model, frame in zip(fitted, frames, strict=True):
+        assert list(model.feature_names_in_) == ["a", "b", "c", "kind"]
+        assert model.score(frame, target) > 0.95
+        assert model.feature_importances_.shape == (4,)
+        assert model.input_gradient(frame[:7]).shape == (7, 4)
+        assert np.all(model.input_gradient(frame[:7])[:, 3] == 0)
+    np.testing.assert_array_equal(fitted[0].predict(frames[0]), fitted[1].predict(frames[1]))
+    unseen = frames[0].assign(kind="baobab")
+    assert np.all(np.isfinite(fitted[0].predict(unseen)))
+
+
+def test_images():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 10, 10))
+    y = (X[:, 3:6, 3:6].mean(axis=(1, 2)) > 0).astype(int)
+    factory = partial(ConvNet, kernels=(3, 3), pools=(1, 2), channels=(2, 2), activation="tanh")
+    model = VPBoostClassifier(n_estimators=4, max_steps=60, featurizer=factory).fit(X, y)
+    assert model.score(X, y) > 0.9
+    assert model.input_gradient(X[:3]).shape == (3, 10, 10)
+    paper = VPBoostClassifier(featurizer="convnet")
+    with pytest.raises(ValueError, match="ConvNet needs images"):
+        paper.fit(X.reshape(120, -1), y)
+    with pytest.raises(ValueError, match=r"too large for images of 10 × 10"):
+        paper.fit(X, y)
+
+
+def test_clone_pickle_and_grid_search():
+    X, y = regression(n=80)
+    model = VPBoostRegressor(**QUICK)
+    assert clone(model).get_params() == model.get_params()
+    model.fit(X, y)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(X), model.predict(X))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        search = GridSearchCV(
+            make_pipeline(MinMaxScaler(), VPBoostRegressor(n_estimators=2, max_steps=5)),
+            {"vpboostregressor__width": [2, 3]},
+            n_jobs=2,
+            cv=2,
+        ).fit(X, y)
+    assert search.best_estimator_.predict(X).shape == (80,)
+    assert "VPBoostRegressor" in model._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_estimators": 0}, "n_estimators must be a whole number of at least 1, got 0"),
+        ({"learning_rate": 0.0}, r"learning_rate must be in \(0, 1\], got 0.0"),
+        ({"loss": "absolute"}, "loss must be one of.*got 'absolute'"),
+        ({"featurizer": "tree"}, "featurizer must be one of.*got 'tree'"),
+        ({"featurizer": "rbf", "depth": 3}, "depth does not apply to featurizer='rbf'"),
+        ({"featurizer": lambda key, rows: None, "width": 3}, "width go with a named featurizer"),
+        ({"method": "newton"}, "method must be one of"),
+        ({"batch_size": 0}, "batch_size must be"),
+        ({"reg_lambda": 0.0}, "reg_lambda must be positive"),
+        ({"early_stopping_rounds": 0}, "early_stopping_rounds must be"),
+        ({"validation_fraction": 1.0}, "validation_fraction must be"),
+        ({"eval_metric": "auc"}, "eval_metric must be one of"),
+        ({"dtype": "float16"}, "dtype must be float32 or float64"),
+    ],
+)
+def test_bad_parameters_are_named_in_fit(options, message):
+    X, y = regression(n=20)
+    with pytest.raises(ValueError, match=message):
+        VPBoostRegressor(**options).fit(X, y)
+
+
+def test_bad_data_is_named():
+    X, y = regression(n=20)
+    model = VPBoostRegressor(**QUICK)
+    for arguments, message in [
+        ({"sample_weight": np.zeros(20)}, "Sample weights must contain at least one non-zero"),
+        ({"sample_weight": -np.ones(20)}, "sample_weight must be non-negative"),
+        ({"X_val": X}, "X_val and y_val must be given together"),
+        ({"X_val": X, "y_val": y[:3]}, "X_val and y_val must have as many rows"),
+        ({"X_val": X, "y_val": y, "eval_set": (X, y)}, "not both"),
+        ({"eval_set": [(X, y), (X, y)]}, "eval_set must be one pair"),
+        ({"X_val": X[:, :2], "y_val": y}, "2 features"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            model.fit(X, y, **arguments)
+    with pytest.raises(ValueError, match="two classes with positive sample weight, got 1 class"):
+        VPBoostClassifier().fit(X, np.zeros(20))
+    with pytest.raises(ValueError, match="only classes seen in y"):
+        VPBoostClassifier(**QUICK).fit(X, y > 0, X_val=X, y_val=np.full(20, 7))
+
+
+@pytest.mark.parametrize("shape", [(1, 3), (5, 40)])
+def test_tiny_and_wide_data(shape):
+    X = np.random.default_rng(0).normal(size=shape)
+    model = VPBoostRegressor(**QUICK).fit(X, X[:, 0])
+    np.testing.assert_allclose(model.predict(X), X[:, 0], atol=0.2)
+    constant = VPBoostRegressor(**QUICK).fit(X, np.full(shape[0], 3.0))
+    np.testing.assert_allclose(constant.predict(X), 3)
