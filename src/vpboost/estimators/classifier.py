@@ -16,6 +16,7 @@ from .parameters import PARAMETERS
 
 class VPBoostClassifier(ClassifierMixin, BaseVPBoost):
     """Gradient boosting of smooth learners for two or more classes.
+
     {parameters}
 
     Examples

@@ -1,7 +1,6 @@
 """The parameters that both estimators document."""
 
-PARAMETERS = """
-    Parameters
+PARAMETERS = """Parameters
     ----------
     n_estimators : int, default=200
         Stages of boosting at the most; early stopping may use fewer.
@@ -69,5 +68,4 @@ PARAMETERS = """
     feature_importances_ : array of shape (n_features_in_,)
         Mean absolute derivative of the prediction by each input, times the input's spread; sums to one.
     n_features_in_, feature_names_in_
-        As in scikit-learn.
-"""
+        As in scikit-learn."""

@@ -23,6 +23,7 @@ REGRESSION_LOSSES = {
 
 class VPBoostRegressor(RegressorMixin, BaseVPBoost):
     """Gradient boosting of smooth learners for regression with any number of outputs.
+
     {parameters}
 
     Examples

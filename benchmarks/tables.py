@@ -1,0 +1,172 @@
+"""Real tables, default settings: VPBoost beside CatBoost, LightGBM and XGBoost, in one process, one at a time.
+
+    VPBOOST_DATA=path/to/data python benchmarks/tables.py [--only NAME ...] [--models NAME ...]
+
+Every model gets the same 70/15/15 split and stops early on the validation part; two threads; nothing else should run.
+R² is averaged over outputs. Prints a table and writes ``benchmarks/results/tables.json``. Needs ``vpboost[benchmarks]``.
+"""
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+from sklearn.metrics import log_loss, r2_score, roc_auc_score
+
+from vpboost import VPBoostClassifier, VPBoostRegressor
+
+RESULTS = Path(__file__).parent / "results" / "tables.json"
+THREADS = 2
+TREES = 2000
+ROUNDS = 50
+
+
+class Split(NamedTuple):
+    kind: str  #: "regression" or "binary"
+    parts: dict[str, tuple[np.ndarray, np.ndarray]]
+
+
+def load(name: str, folder: Path) -> Split:
+    data = np.load(folder / f"{name}.npz", allow_pickle=False)
+    if name == "higgs":
+        test = data["source"] == list(data["source_names"]).index("h2o_test_5k")
+        rest = np.random.default_rng(0).permutation(np.flatnonzero(~test))
+        cut = round(0.85 * len(rest))
+        rows = {"train": rest[:cut], "val": rest[cut:], "test": np.flatnonzero(test)}
+        return Split("binary", {k: (data["X"][i], data["y"][i]) for k, i in rows.items()})
+    if "X_train" in data:
+        return Split("regression", {k: (data[f"X_{k}"], data[f"y_{k}"]) for k in ("train", "val", "test")})
+    X = data["X"]
+    y = next(data[key] for key in ("C", "Y2", "Y", "y") if key in data)
+    if name == "cdr":
+        rows = {k: data[f"idx_{k}_rng42"] for k in ("train", "val", "test")}
+        return Split("regression", {k: (X[i], y[i]) for k, i in rows.items()})
+    order = np.random.default_rng(0).permutation(len(X))
+    cuts = np.split(order, [round(0.7 * len(X)), round(0.85 * len(X))])
+    kind = "binary" if name in ("magic", "electricity") else "regression"
+    return Split(kind, {k: (X[i], y[i]) for k, i in zip(("train", "val", "test"), cuts, strict=True)})
+
+
+def vpboost(kind: str, parts: dict) -> Any:
+    model = VPBoostRegressor() if kind == "regression" else VPBoostClassifier()
+    return model.fit(*parts["train"], X_val=parts["val"][0], y_val=parts["val"][1])
+
+
+def xgboost(kind: str, parts: dict) -> Any:
+    import xgboost as xgb
+
+    model = xgb.XGBRegressor if kind == "regression" else xgb.XGBClassifier
+    return model(n_estimators=TREES, early_stopping_rounds=ROUNDS, n_jobs=THREADS).fit(
+        *parts["train"], eval_set=[parts["val"]], verbose=False
+    )
+
+
+class PerOutput:
+    """One LightGBM model per output."""
+
+    def __init__(self, models: list):
+        self.models = models
+
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        return np.stack([model.predict(X) for model in self.models], axis=1)
+
+
+def lightgbm(kind: str, parts: dict) -> Any:
+    import lightgbm as lgb
+
+    def one(y_train: np.ndarray, y_val: np.ndarray) -> Any:
+        model = lgb.LGBMRegressor if kind == "regression" else lgb.LGBMClassifier
+        return model(n_estimators=TREES, n_jobs=THREADS, verbose=-1).fit(
+            parts["train"][0],
+            y_train,
+            eval_set=[(parts["val"][0], y_val)],
+            callbacks=[lgb.early_stopping(ROUNDS, verbose=False)],
+        )
+
+    y_train, y_val = parts["train"][1], parts["val"][1]
+    if y_train.ndim == 1:
+        return one(y_train, y_val)
+    return PerOutput([one(y_train[:, k], y_val[:, k]) for k in range(y_train.shape[1])])
+
+
+def catboost(kind: str, parts: dict) -> Any:
+    import catboost as cb
+
+    options = {"iterations": TREES, "early_stopping_rounds": ROUNDS, "thread_count": THREADS, "verbose": False}
+    options["allow_writing_files"] = False
+    if kind == "binary":
+        model = cb.CatBoostClassifier(**options)
+    else:
+        many = parts["train"][1].ndim == 2
+        model = cb.CatBoostRegressor(**options, loss_function="MultiRMSE" if many else "RMSE")
+    return model.fit(*parts["train"], eval_set=parts["val"])
+
+
+MODELS: dict[str, Callable[[str, dict], Any]] = {
+    "vpboost": vpboost,
+    "catboost": catboost,
+    "lightgbm": lightgbm,
+    "xgboost": xgboost,
+}
+TABLES = (
+    "uci_kin8nm", "uci_concrete", "evans_airfoil", "uci_yacht", "uci_naval", "uci_energy", "uci_power",
+    "tab_california", "mtr_enb", "mtr_wq", "cdr", "magic", "electricity", "higgs",
+)  # fmt: skip
+
+
+def evaluate(kind: str, model: Any, X: np.ndarray, y: np.ndarray) -> dict[str, float]:
+    if kind == "binary":
+        p = model.predict_proba(X)[:, 1]
+        return {"log_loss": float(log_loss(y, p)), "auc": float(roc_auc_score(y, p))}
+    prediction = model.predict(X)
+    found = {"r2": float(r2_score(y, prediction)), "mse": float(np.mean((y - prediction) ** 2))}
+    if y.ndim == 2 and np.all(np.any(y != 0, axis=1)):
+        errors = np.linalg.norm(prediction - y, axis=1) / np.linalg.norm(y, axis=1)
+        found["relative_error"] = float(errors.mean())
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="VPBoost beside its peers on real tables, default settings.")
+    parser.add_argument("--only", nargs="+", default=list(TABLES), choices=TABLES)
+    parser.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
+    options = parser.parse_args()
+    if "VPBOOST_DATA" not in os.environ:
+        raise SystemExit("set VPBOOST_DATA to the folder that holds the .npz tables")
+    folder = Path(os.environ["VPBOOST_DATA"])
+    console, results = Console(), json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    for name in options.only:
+        split = load(name, folder)
+        for label in options.models:
+            began = time.perf_counter()
+            model = MODELS[label](split.kind, split.parts)
+            seconds = time.perf_counter() - began
+            found = {**evaluate(split.kind, model, *split.parts["test"]), "seconds": seconds}
+            results.setdefault(name, {})[label] = found
+            console.print(name, label, {k: float(f"{v:.4g}") for k, v in found.items()})
+            RESULTS.parent.mkdir(exist_ok=True)
+            RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+    console.print(summary(results))
+
+
+def summary(results: dict) -> Table:
+    table = Table(title="Test R² (log-loss for magic and electricity, AUC for higgs) and seconds")
+    table.add_column("table")
+    for label in MODELS:
+        table.add_column(label, justify="right")
+    for name, row in results.items():
+        metric = "r2" if "r2" in next(iter(row.values())) else "auc" if name == "higgs" else "log_loss"
+        table.add_row(
+            name, *(f"{row[m][metric]:.4f} in {row[m]['seconds']:.1f} s" if m in row else "–" for m in MODELS)
+        )
+    return table
+
+
+if __name__ == "__main__":
+    main()
