@@ -3,7 +3,8 @@
     VPBOOST_DATA=path/to/data python benchmarks/tables.py [--only NAME ...] [--models NAME ...]
 
 Every model gets the same 70/15/15 split and stops early on the validation part; two threads; nothing else should run.
-R² is averaged over outputs. Prints a table and writes ``benchmarks/results/tables.json``. Needs ``vpboost[benchmarks]``.
+R² is averaged over outputs. Prints a table and writes ``benchmarks/results/tables.json``; needs the extra
+``vpboost[benchmarks]``.
 """
 
 import argparse
@@ -28,6 +29,8 @@ ROUNDS = 50
 
 
 class Split(NamedTuple):
+    """A table in three parts."""
+
     kind: str  #: "regression" or "binary"
     parts: dict[str, tuple[np.ndarray, np.ndarray]]
 

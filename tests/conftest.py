@@ -1,3 +1,8 @@
+import os
+
+# Most of the suite's time is compilation of small programs: let XLA compile faster code less. Set before JAX is imported.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+
 import jax
 import pytest
 from hypothesis import settings

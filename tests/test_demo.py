@@ -18,8 +18,8 @@ def test_demo_prints_a_table_and_draws_a_picture(tmp_path, capsys, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "goal"), [("task1", 1.5e-4), ("task2", 0.02), ("task3", 0.06)])
 def test_tasks_reach_their_goals(name, goal):
-    """One seed at the paper's architecture; benchmarks/toy_tasks.py has the mean over five."""
-    result = demo.run(name, "vp", seed=1)
+    """One seed with fewer initialisations; benchmarks/toy_tasks.py has the mean over five of the full settings."""
+    result = demo.run(name, "vp", seed=1, candidates=4)
     assert result.test_loss <= goal
     assert all(record.accepted for record in result.fit.history), "no learner lost to rejection"
     assert np.all(np.diff([record.loss for record in result.fit.history]) < 0)
