@@ -1,6 +1,6 @@
 import os
 
-# Most of the suite's time is compilation of small programs: let XLA compile faster code less. Set before JAX is imported.
+# Most of the suite's time is compilation of small programs: ask XLA for less optimisation, before JAX is imported.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
 import jax

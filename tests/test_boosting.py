@@ -105,8 +105,9 @@ def test_paper_preset_matches_a_numpy_version_of_algorithm_2(name, x64):
         np.testing.assert_allclose(record.reg_lambda, reg, rtol=1e-12)
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    ("name", "dtype"), [*((name, "float64") for name in PROBLEMS), ("squared", "float32"), ("softmax", "float32")]
+)
 def test_lemmas_hold_on_real_runs(name, dtype):
     x, y, loss = make_problem(name, n_rows=150)
     fit = boost(
@@ -194,7 +195,7 @@ def test_boosting_rate_scales_the_step_and_its_prediction(x64):
     np.testing.assert_allclose(part.ensemble.weights, 0.3 * full.ensemble.weights, rtol=1e-12)
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("name", ["squared", "softmax", "poisson"])
 def test_predictions_match_the_reported_losses(name):
     x, y, loss = make_problem(name)
     held_out = make_problem(name, n_rows=40, seed=9)[:2]
@@ -218,12 +219,12 @@ def test_weights_act_like_repeated_rows(x64):
 
 
 def test_all_methods_run_and_vp_is_best_on_task_1():
-    data = datasets.task1(n_train=400)
+    data = datasets.task1(n_train=250)
     final = {}
     for method in ("vp", "gd", "vp_start", "vp_end", "vp_start_end"):
         fit = boost(
             data.x_train, data.y_train, loss=SquaredError(), featurizer=partial(MLP, width=4), n_learners=3,
-            training=Training(method, max_steps=300),
+            training=Training(method, max_steps=150),
         )  # fmt: skip
         final[method] = fit.history[-1].loss
     assert final["vp"] == min(final.values())

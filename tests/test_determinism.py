@@ -2,13 +2,12 @@
 
 import hashlib
 import os
-import subprocess
-import sys
 from functools import partial
 
 import numpy as np
 import pytest
 
+from processes import run_as_users_do
 from vpboost import MLP, MulticlassCrossEntropy, SquaredError, Training, boost
 
 SCRIPT = """
@@ -31,21 +30,13 @@ print(digest.hexdigest())
 """
 
 
-def run_on(cores):
-    command = [sys.executable, "-W", "error", "-c", SCRIPT, cores]
-    environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}  # as users run it
-    result = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    assert result.returncode == 0, result.stderr
-    return result.stdout
-
-
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system cannot pin a process to cores")
 def test_same_bits_on_one_core_and_on_two():
     """Wide networks, many outputs, mini-batches, and a coupled system large enough for conjugate gradients."""
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) < 2:
         pytest.skip("this machine has one core")
-    assert run_on(str(cores[0])) == run_on(f"{cores[0]},{cores[1]}")
+    assert run_as_users_do(SCRIPT, str(cores[0])) == run_as_users_do(SCRIPT, f"{cores[0]},{cores[1]}")
 
 
 @pytest.mark.parametrize(("loss", "y"), [(SquaredError(), "real"), (MulticlassCrossEntropy(), "class")])

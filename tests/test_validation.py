@@ -45,6 +45,9 @@ def with_nan(array):
         ({"callback": 3}, TypeError, "callback must be callable"),
         ({"validation": (X[:5], Y[:4])}, ValueError, "validation x and validation y must have as many rows"),
         ({"validation": (with_nan(X), Y)}, ValueError, "validation x must be finite"),
+        ({"validation": (X[:, :2], Y)}, ValueError, "validation x must have rows of shape"),
+        ({"validation": (X, np.stack([Y, Y], axis=1))}, ValueError, "validation y must have 1 outputs"),
+        ({"validation": X}, ValueError, "validation must be"),
         (
             {"featurizer": lambda key, rows: lambda x: x[None]},
             ValueError,

@@ -35,9 +35,13 @@ class Layout(NamedTuple):
 
     @classmethod
     def for_rows(cls, n_rows: int, block_rows: int) -> "Layout":
-        """Return the layout with the least padding whose blocks have at most ``block_rows`` rows."""
+        """Return a layout with little padding whose blocks have at most ``block_rows`` rows.
+
+        Blocks are rounded up to a multiple of 32 rows, so that one compiled program serves data of similar sizes.
+        """
         n_blocks = -(-n_rows // block_rows)
-        return cls(n_rows, n_blocks, -(-n_rows // n_blocks))
+        rows = -(-n_rows // n_blocks)
+        return cls(n_rows, n_blocks, min(-(-rows // 32) * 32, block_rows))
 
     def split(self, rows: Any) -> np.ndarray:
         """Arrange rows in blocks; padding repeats the first row, so that it is always valid data.

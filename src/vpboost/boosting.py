@@ -140,7 +140,7 @@ def boost(
         training, trust_region = traced(training or Training(), dtype), traced(trust_region or TrustRegion(), dtype)
         key = check_seed(seed)
         data = prepare(x, y, loss, sample_weight, dtype)
-        held_out = prepare_validation(validation, loss, dtype) if validation else None
+        held_out = None if validation is None else prepare_validation(validation, loss, dtype, data)
         make, rows = with_bias(featurizer) if bias else featurizer, data.sample()
 
         constant = first_constant(loss, data) if resume is None else resume.ensemble.constant

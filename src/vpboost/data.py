@@ -24,7 +24,7 @@ class Data(eqx.Module):
     def sample(self, n_rows: int = 1024) -> Array:
         """Return up to ``n_rows`` training inputs, evenly spaced over the data."""
         every = max(self.layout.n_rows // n_rows, 1)
-        return self.layout.merge(self.x)[::every][:n_rows]
+        return jnp.asarray(self.layout.merge(np.asarray(self.x))[::every][:n_rows])
 
 
 def prepare(
@@ -54,12 +54,18 @@ def prepare(
     )
 
 
-def prepare_validation(validation: tuple, loss: Loss, dtype: Any) -> Data:
-    """Prepare ``(x, y)`` or ``(x, y, sample_weight)``."""
+def prepare_validation(validation: tuple, loss: Loss, dtype: Any, training: Data) -> Data:
+    """Prepare ``(x, y)`` or ``(x, y, sample_weight)``, checked against the training data."""
     if not isinstance(validation, tuple | list) or len(validation) not in (2, 3):
         raise ValueError("validation must be (x, y) or (x, y, sample_weight)")
     x, y, *rest = validation
-    return prepare(x, y, loss, rest[0] if rest else None, dtype, ("validation x", "validation y"))
+    data = prepare(x, y, loss, rest[0] if rest else None, dtype, ("validation x", "validation y"))
+    if data.x.shape[2:] != training.x.shape[2:]:
+        raise ValueError(f"validation x must have rows of shape {training.x.shape[2:]}, got {data.x.shape[2:]}")
+    classes = data.target.dtype.kind == "i"  # not every class need occur in the validation data
+    if data.n_outputs > training.n_outputs or (data.n_outputs < training.n_outputs and not classes):
+        raise ValueError(f"validation y must have {training.n_outputs} outputs or classes, got {data.n_outputs}")
+    return data
 
 
 def check_inputs(x: Any, name: str) -> np.ndarray:

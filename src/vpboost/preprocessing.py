@@ -166,7 +166,9 @@ def column_values(column: Any) -> np.ndarray:
             return column.to_numpy(dtype=np.float64, na_value=np.nan)  # pandas
         except TypeError:
             return np.asarray(column.to_numpy(), dtype=np.float64)  # polars
-    return np.asarray(column)
+    values = np.asarray(column)
+    # a categorical column stays one when its levels are numbers
+    return values.astype(object) if dtype.lower().startswith(("category", "categorical", "enum")) else values
 
 
 def as_numbers(values: np.ndarray, name: Any) -> np.ndarray:

@@ -1,0 +1,14 @@
+"""Scripts in a process of their own, compiled as users' programs are rather than as the rest of the suite."""
+
+import os
+import subprocess
+import sys
+
+
+def run_as_users_do(script, *arguments):
+    """Run a script without the suite's XLA flags, warnings as errors; return what it prints."""
+    environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
+    command = [sys.executable, "-W", "error", "-c", script, *arguments]
+    result = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
