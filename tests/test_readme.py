@@ -15,5 +15,4 @@ def test_the_example_runs_and_learns():
 
 def test_linked_files_exist():
     for path in re.findall(r"\]\(([\w./-]+)\)", README):
-        if path != "docs/demo.png":
-            assert (Path(__file__).parent.parent / path).exists(), path
+        assert (Path(__file__).parent.parent / path).exists(), path

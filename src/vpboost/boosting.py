@@ -166,8 +166,8 @@ def boost(
                     learner, predictions[0], derivatives, data, loss, reg, training, trust_region
                 )
                 if accepted := bool(accepts(trial.ratio, trust_region)):
-                    learners.append((learner.featurizer, trial.weights))
                     predictions = update(learner.featurizer, trial.weights, predictions, datasets)
+                    learners.append((learner.featurizer, trial.weights))
                 losses = [mean_loss(loss, p, d) for p, d in zip(predictions, datasets, strict=True)]
                 history.append(record(stage, losses, trial, accepted, used, solves, time.perf_counter() - began))
                 reg = next_lambda(used, trial.ratio, trust_region)

@@ -102,6 +102,7 @@ class Run(NamedTuple):
     task: str
     method: str
     fit: Boosted
+    data: datasets.Split
     scaler: Scaler
     test_loss: float  #: mean squared error, or cross-entropy
     score: float  #: R², or accuracy
@@ -139,7 +140,7 @@ def run(
     )
     seconds = time.perf_counter() - began
     test_loss, score = evaluate(task.loss, fit.ensemble, scaler(data.x_test), data.y_test)
-    return Run(name, method, fit, scaler, test_loss, score, seconds)
+    return Run(name, method, fit, data, scaler, test_loss, score, seconds)
 
 
 def evaluate(loss: Loss, ensemble: Ensemble, x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
@@ -160,13 +161,14 @@ def predicted_class(raw: np.ndarray) -> np.ndarray:
 
 def table_of(runs: list[Run]) -> Table:
     """Lay out the results as a table."""
-    table = Table(title="VPBoost on the paper's 2D tasks (test part)")
+    titles = ", ".join(f"{name}: {task.title}" for name, task in TASKS.items())
+    table = Table(title="VPBoost on the paper's 2D tasks (test part)", caption=titles)
     for heading in ("task", "method", "learners", "parameters", "test loss", "R² / accuracy", "seconds"):
         table.add_column(heading, justify="left" if heading in ("task", "method") else "right")
     for one in runs:
         ensemble = one.fit.ensemble
         table.add_row(
-            f"{one.task}: {TASKS[one.task].title}",
+            one.task,
             one.method,
             str(ensemble.n_learners),
             str(ensemble.n_parameters),
@@ -218,7 +220,7 @@ def _draw_regression(figure, row, vp: Run, gd: Run) -> None:  # type: ignore[no-
 
 
 def _draw_classes(row, vp: Run, gd: Run) -> None:  # type: ignore[no-untyped-def]
-    data = TASKS[vp.task].make(seed=0)
+    data = vp.data
     limit = 1.25 if vp.task == "task2" else 3
     points, extent = _grid(-limit, limit)
     n_classes = int(data.y_train.max()) + 1
@@ -235,9 +237,7 @@ def _draw_classes(row, vp: Run, gd: Run) -> None:  # type: ignore[no-untyped-def
         axis.scatter(*data.x_test.T, c=data.y_test, s=3, **shown)
         axis.scatter(*data.x_test[wrong].T, s=45, facecolors="none", edgecolors="red")
         axis.set(xlim=extent[:2], ylim=extent[2:], aspect="equal")
-        axis.set_title(
-            f"{label}: {wrong.sum()} of {len(wrong)} test points wrong, loss {one.test_loss:.3f}", fontsize=9
-        )
+        axis.set_title(f"{label}: {wrong.sum()} of {len(wrong)} wrong, loss {one.test_loss:.3f}", fontsize=9)
     for axis in row[:2]:
         axis.title.set_fontsize(9)
 
