@@ -87,8 +87,9 @@ class Training(eqx.Module):
     schedule : {"onecycle", "cosine", "constant"}, optional
         Shape of a named optimiser's step size over the steps; "onecycle" by default.
     batch_size : int, optional
-        Rows per θ step, drawn at random and rounded up to whole blocks; by default all of them. Whatever it is, a method that solves at the end does
-        so on all rows. Choose it much larger than the number of linear weights per factorised system.
+        Rows per θ step, drawn at random and rounded up to whole blocks; by default all of them. Whatever it is, a
+        method that solves at the end does so on all rows. Choose it much larger than the number of linear weights per
+        factorised system.
     reg_theta : float, default=0.0
         λ_θ, the weight of ½‖θ‖² in the objective.
     candidates : int, default=1
