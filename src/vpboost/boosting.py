@@ -138,9 +138,9 @@ def boost(
     check_arguments(loss, featurizer, n_learners, callback)
     with jax.enable_x64(dtype == np.float64):
         training, trust_region = traced(training or Training(), dtype), traced(trust_region or TrustRegion(), dtype)
-        key = check_seed(seed)
         data = prepare(x, y, loss, sample_weight, dtype)
         held_out = None if validation is None else prepare_validation(validation, loss, dtype, data)
+        key = check_seed(seed)
         make, rows = with_bias(featurizer) if bias else featurizer, data.sample()
 
         constant = first_constant(loss, data) if resume is None else resume.ensemble.constant
