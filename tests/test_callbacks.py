@@ -8,7 +8,7 @@ from vpboost.callbacks import EarlyStopping, Logger, OptunaPruning, ProgressDisp
 
 X = np.random.default_rng(0).uniform(-1, 1, size=(80, 2))
 Y = np.sin(3 * X[:, 0]) * X[:, 1]
-QUICK = {"n_estimators": 8, "max_steps": 5, "width": 3}
+QUICK = {"n_estimators": 8, "max_steps": 5, "width": 3, "encoding": "plain", "inherit": 0.0, "max_features": 1.0}
 
 
 class Recorder:

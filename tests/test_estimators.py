@@ -15,7 +15,9 @@ from oracles import central_difference
 from vpboost import ConvNet, VPBoostClassifier, VPBoostRegressor
 from vpboost.losses import Quantile
 
-QUICK = {"n_estimators": 6, "max_steps": 60, "width": 6}
+#: one profile, so that nothing is raced, and few quick stages
+PLAIN = {"encoding": "plain", "inherit": 0.0, "max_features": 1.0}
+QUICK = {"n_estimators": 6, "max_steps": 60, "width": 6, "learning_rate": 0.3, **PLAIN}
 
 
 def regression(n=300, seed=0):
@@ -119,17 +121,19 @@ def test_early_stopping_keeps_the_best_stage():
     X, y = regression(n=60)
     noisy = y + rng.normal(size=60)
     X_val, y_val = regression(n=200, seed=5)
-    model = VPBoostRegressor(n_estimators=60, max_steps=60, early_stopping_rounds=5)
+    model = VPBoostRegressor(**PLAIN, n_estimators=60, max_steps=60, learning_rate=0.3, early_stopping_rounds=5)
     model.fit(X, noisy, X_val=X_val, y_val=y_val)
     scores = model.evals_result_["validation"]
     assert model.n_iter_ < 60
     assert model.best_score_ == min(scores)
     assert model.best_iteration_ == int(np.argmin(scores)) + 1
     assert model.n_iter_ == model.best_iteration_ + 5
-    by_pair = VPBoostRegressor(n_estimators=60, max_steps=60, early_stopping_rounds=5)
+    by_pair = VPBoostRegressor(**PLAIN, n_estimators=60, max_steps=60, learning_rate=0.3, early_stopping_rounds=5)
     by_pair.fit(X, noisy, eval_set=[(X_val, y_val)])
     np.testing.assert_array_equal(by_pair.predict(X), model.predict(X))
-    inside = VPBoostRegressor(n_estimators=60, max_steps=60, early_stopping_rounds=3).fit(X, noisy)
+    inside = VPBoostRegressor(**PLAIN, n_estimators=60, max_steps=60, learning_rate=0.3, early_stopping_rounds=3).fit(
+        X, noisy
+    )
     assert inside.n_iter_ < 60
     assert len(inside.evals_result_["validation"]) == inside.n_iter_
 
@@ -278,7 +282,7 @@ def test_clone_pickle_and_grid_search():
     ("options", "message"),
     [
         ({"n_estimators": 0}, "n_estimators must be a whole number of at least 1, got 0"),
-        ({"learning_rate": 0.0}, r"learning_rate must be in \(0, 1\], got 0.0"),
+        ({"learning_rate": 0.0}, r"learning_rate must be 'auto' or in \(0, 1\], got 0.0"),
         ({"loss": "absolute"}, "loss must be one of.*got 'absolute'"),
         ({"featurizer": "tree"}, "featurizer must be one of.*got 'tree'"),
         ({"featurizer": "rbf", "depth": 3}, "depth does not apply to featurizer='rbf'"),

@@ -71,12 +71,12 @@ def test_targets_go_there_and_back(kind):
 def test_canonical_rows_merge_and_sort():
     X = np.array([[2.0], [1.0], [2.0], [3.0]])
     y = np.array([[0.0], [5.0], [0.0], [1.0]])
-    rows, target, weight = canonical_rows(X, y, np.array([1.0, 2.0, 3.0, 0.0]))
-    np.testing.assert_array_equal(rows, [[1.0], [2.0]])
-    np.testing.assert_array_equal(target, [[5.0], [0.0]])
+    rows, weight = canonical_rows(X, y, np.array([1.0, 2.0, 3.0, 0.0]))
+    np.testing.assert_array_equal(rows, [1, 0])
     np.testing.assert_array_equal(weight, [2.0, 4.0])
-    unsorted = canonical_rows(X, y, np.array([1.0, 2.0, 3.0, 0.0]), most_rows=2)
-    np.testing.assert_array_equal(unsorted[0], [[2.0], [1.0], [2.0]])
+    rows, weight = canonical_rows(X, y, np.array([1.0, 2.0, 3.0, 0.0]), most_rows=2)
+    np.testing.assert_array_equal(rows, [0, 1, 2])
+    np.testing.assert_array_equal(weight, [1.0, 2.0, 3.0])
 
 
 def test_scores_match_scikit_learn():

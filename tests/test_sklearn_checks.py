@@ -4,7 +4,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from vpboost import VPBoostClassifier, VPBoostRegressor
 
-QUICK = {"n_estimators": 5, "max_steps": 30, "width": 4, "step_size": 0.05}
+QUICK = {"n_estimators": 5, "max_steps": 30, "width": 4, "step_size": 0.05, "learning_rate": 0.3}
 
 
 @parametrize_with_checks([VPBoostRegressor(**QUICK), VPBoostClassifier(**QUICK)])

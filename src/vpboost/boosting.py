@@ -14,7 +14,8 @@ from .blocks import block_map, block_sum
 from .data import Data, check_seed, prepare, prepare_validation
 from .diagnostics import Diagnostics, diagnose
 from .ensemble import Ensemble
-from .featurizers import Factory, require_vector, with_bias
+from .featurizers import Factory
+from .initial import blend, initial_populations
 from .losses import Loss
 from .reduced import Derivatives
 from .trust_region import TrustRegion, accepts, next_lambda, reduction_ratio, search
@@ -141,7 +142,6 @@ def boost(
         data = prepare(x, y, loss, sample_weight, dtype)
         held_out = None if validation is None else prepare_validation(validation, loss, dtype, data)
         key = check_seed(seed)
-        make, rows = with_bias(featurizer) if bias else featurizer, data.sample()
 
         constant = first_constant(loss, data) if resume is None else resume.ensemble.constant
         datasets = (data, held_out)
@@ -152,15 +152,17 @@ def boost(
         history = [] if resume is None else list(resume.history)
         reg = jnp.asarray(trust_region.reg_lambda if resume is None else resume.reg_lambda, dtype)
         status = "all stages done"
+        initial = initial_populations(featurizer, bias, key, data.sample(), training.candidates, len(history))
         try:
             for stage in range(len(history), n_learners):
                 began = time.perf_counter()
-                init_key, train_key = jax.random.split(jax.random.fold_in(key, stage))
                 derivatives = differentiate(loss, predictions[0], data)
                 if not check_derivatives(derivatives, stage):
                     status = "stationary: the gradient of the loss is zero"
                     break
-                population = initialise(make, init_key, rows, training.candidates)
+                train_key, population = next(initial)
+                if learners:
+                    population = blend(learners[-1][0], population, training.inherit)
                 learner = train(train_key, population, data.x, derivatives, reg, training)
                 trial, used, solves = assess(
                     learner, predictions[0], derivatives, data, loss, reg, training, trust_region
@@ -270,19 +272,6 @@ def view(record: Record, constant: Array, learners: list, prediction: Array | No
 def start(constant: Array, data: Data) -> Array:
     """Return the prediction f⁽⁰⁾ = c₀ for every row."""
     return jnp.broadcast_to(constant, (*data.weight.shape, constant.shape[0]))
-
-
-def initialise(make: Factory, key: Array, rows: Array, candidates: int) -> Any:
-    """Build a population of featurizers, stacked along a first axis, from some training inputs."""
-    population = eqx.filter_vmap(lambda k: make(k, rows))(jax.random.split(key, candidates))
-    arrays, structure = eqx.partition(population, eqx.is_array)
-
-    def features_of_one(leaves: Any, x: Array) -> Array:
-        return eqx.combine(leaves, structure)(x)
-
-    first = jax.tree.map(lambda leaf: jax.eval_shape(lambda a: a[0], leaf), arrays)
-    require_vector(jax.eval_shape(features_of_one, first, rows[0]))
-    return population
 
 
 @jax.jit

@@ -4,6 +4,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .encodings import ENCODINGS
+
 
 class Categories(NamedTuple):
     """A categorical column of a data frame: its place and the levels seen in training, in sorted order."""
@@ -12,8 +14,20 @@ class Categories(NamedTuple):
     levels: tuple[str, ...]
 
 
+class Extra(NamedTuple):
+    """Columns that an encoding adds for one numeric column, and the mean and spread that standardise them."""
+
+    column: int  #: among the numeric ones
+    encoding: Any
+    mean: np.ndarray
+    scale: np.ndarray
+
+
 class InputEncoder:
     """Standardises numeric columns, one-hot encodes categorical ones and marks missing values.
+
+    ``encoding`` adds columns to every numeric one of more than two values: none ("plain"), its normal score
+    ("quantile") or smooth steps between its quantiles ("spline"); see :mod:`vpboost.encodings`.
 
     Every encoded column belongs to one input column (``sources_``). A missing number becomes the column's mean (zero
     after scaling) and, when the training data has any in that column, one in an indicator column. A missing category is
@@ -21,8 +35,11 @@ class InputEncoder:
     standardised as a whole.
     """
 
+    def __init__(self, encoding: str = "plain"):
+        self.encoding = encoding
+
     def fit(self, X: Any, weight: np.ndarray) -> "InputEncoder":
-        """Learn scales, levels and indicators from training inputs and their weights."""
+        """Learn scales, levels, indicators and encodings from training inputs and their weights."""
         numbers, texts = split_columns(X)
         self.shape_ = numbers.shape[1:]
         self.numeric_ = [j for j in range(n_columns(X)) if j not in texts]
@@ -41,40 +58,79 @@ class InputEncoder:
         self.constant_ = negligible
         self.missing_ = np.flatnonzero(~present.all(axis=0)) if numbers.ndim == 2 else np.zeros(0, dtype=int)
         self.categories_ = [Categories(j, tuple(sorted(set(column)))) for j, column in texts.items()]
+        self.extras_ = self._fit_extras(numbers, weight)
         self.sources_ = np.array(
             [
                 *self.numeric_,
                 *(self.numeric_[j] for j in self.missing_),
                 *(c.column for c in self.categories_ for _ in c.levels),
+                *(self.numeric_[extra.column] for extra in self.extras_ for _ in extra.mean),
             ],
             dtype=int,
         )
         return self
 
+    def _fit_extras(self, numbers: np.ndarray, weight: np.ndarray) -> list[Extra]:
+        if self.encoding == "plain" or numbers.ndim > 2:
+            return []
+        scaled, extras = self._scaled(numbers), []
+        for j in range(numbers.shape[1]):
+            present = np.isfinite(numbers[:, j]) & (weight > 0)
+            values, weights = scaled[present, j], weight[present]
+            if len(np.unique(values)) <= 2:
+                continue
+            options = {"n_bins": spline_bins(numbers.shape[1])} if self.encoding == "spline" else {}
+            encoding = ENCODINGS[self.encoding](values, weights, **options)
+            columns = encoding(values)
+            mean = np.average(columns, axis=0, weights=weights)
+            spread = np.sqrt(np.average((columns - mean) ** 2, axis=0, weights=weights))
+            extras.append(Extra(j, encoding, mean, np.where(spread > 0, spread, 1.0)))
+        return extras
+
+    def _scaled(self, numbers: np.ndarray) -> np.ndarray:
+        """Return standardised numbers; constant columns and missing values are zero."""
+        with np.errstate(over="ignore"):
+            scaled = np.where(self.constant_, 0.0, (numbers - self.mean_) / self.scale_)
+        return np.where(np.isfinite(numbers), scaled, 0.0)
+
     def transform(self, X: Any) -> np.ndarray:
         """Return encoded inputs, float64, of order one."""
         numbers, texts = split_columns(X, [c.column for c in self.categories_])
-        with np.errstate(over="ignore"):
-            scaled = np.where(self.constant_, 0.0, (numbers - self.mean_) / self.scale_)
-        scaled = np.where(np.isfinite(numbers), scaled, 0.0)
+        scaled = self._scaled(numbers)
         if numbers.ndim > 2:
             return scaled
         parts = [scaled, ~np.isfinite(numbers[:, self.missing_])]
         for column, levels in self.categories_:
             parts.append(np.asarray(texts[column], dtype=object)[:, None] == np.array(levels, dtype=object)[None])
+        for extra in self.extras_:
+            columns = (extra.encoding(scaled[:, extra.column]) - extra.mean) / extra.scale
+            parts.append(np.where(np.isfinite(numbers[:, extra.column])[:, None], columns, 0.0))
         return np.concatenate([np.asarray(part, dtype=np.float64) for part in parts], axis=1)
 
-    def gradient(self, encoded: np.ndarray, n_inputs: int) -> np.ndarray:
-        """Turn derivatives by encoded columns, ``(rows, K, D)``, into derivatives by the user's columns.
+    def gradient(self, encoded: np.ndarray, X: Any, n_inputs: int) -> np.ndarray:
+        """Turn derivatives by encoded columns at ``X``, ``(rows, K, D)``, into derivatives by the user's columns.
 
-        A categorical column has no derivative: its entries are zero.
+        A categorical column has no derivative: its entries are zero. So are those of missing values.
         """
         slope = np.where(self.constant_, 0.0, 1 / self.scale_)
         if encoded.ndim > 3:
             return encoded * slope
+        numbers, _ = split_columns(X, [c.column for c in self.categories_])
+        scaled, end = self._scaled(numbers), encoded.shape[2]
+        by_scaled = encoded[:, :, : len(self.numeric_)].copy()
+        for extra in reversed(self.extras_):
+            steepness = extra.encoding.slope(scaled[:, extra.column]) / extra.scale
+            begin = end - steepness.shape[1]
+            by_scaled[:, :, extra.column] += np.einsum("rkd,rd->rk", encoded[:, :, begin:end], steepness)
+            end = begin
         gradient = np.zeros((*encoded.shape[:2], n_inputs))
-        gradient[:, :, self.numeric_] = encoded[:, :, : len(self.numeric_)] * slope
+        gradient[:, :, self.numeric_] = np.where(np.isfinite(numbers)[:, None], by_scaled * slope, 0.0)
         return gradient
+
+
+def spline_bins(n_columns: int) -> int:
+    """Return the number of bins per column: 16, fewer when many columns would make too wide an input."""
+    return int(np.clip(512 // max(n_columns, 1), 4, 16))
 
 
 class TargetScaler:
@@ -187,16 +243,15 @@ def level_name(value: Any) -> str:
 
 def canonical_rows(
     X: np.ndarray, target: np.ndarray, weight: np.ndarray, most_rows: int = 20_000
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Drop rows of weight zero, merge equal rows by adding their weights, and sort.
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return which rows to keep and their weights: none of weight zero, equal ones merged, in sorted order.
 
     A model then depends neither on the order of the rows nor on whether a row is repeated or given more weight. Above
     ``most_rows`` rows only those of weight zero are dropped: sorting would cost more than it is worth.
     """
-    kept = weight > 0
-    X, target, weight = X[kept], target[kept], weight[kept]
-    if len(X) > most_rows:
-        return X, target, weight
-    table = np.concatenate([X.reshape(len(X), -1), target.reshape(len(X), -1)], axis=1)
+    kept = np.flatnonzero(weight > 0)
+    if len(kept) > most_rows:
+        return kept, weight[kept]
+    table = np.concatenate([X[kept].reshape(len(kept), -1), target[kept].reshape(len(kept), -1)], axis=1)
     _, first, inverse = np.unique(table, axis=0, return_index=True, return_inverse=True)
-    return X[first], target[first], np.bincount(inverse.reshape(-1), weights=weight)
+    return kept[first], np.bincount(inverse.reshape(-1), weights=weight[kept])

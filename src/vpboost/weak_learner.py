@@ -94,6 +94,10 @@ class Training(eqx.Module):
         λ_θ, the weight of ½‖θ‖² in the objective.
     candidates : int, default=1
         Initialisations trained side by side; the one with the lowest final objective is kept.
+    inherit : float, default=0.0
+        Where a learner starts, in [0, 1): θ₀ = ``inherit`` · θ of the last accepted learner + (1 − ``inherit``) · a
+        fresh draw. 0 starts every learner afresh, as in the paper; 0.8 lets learners go on learning from stage to
+        stage, which suits large tables.
     solver : {"auto", "direct", "cg"}, default="auto"
         How w* is computed: by factorisation, by conjugate gradients, or by the size and structure of the system.
     """
@@ -106,6 +110,7 @@ class Training(eqx.Module):
     batch_size: int | None = eqx.field(static=True, default=None)
     reg_theta: float | Array = 0.0
     candidates: int = eqx.field(static=True, default=1)
+    inherit: float | Array = 0.0
     solver: str = eqx.field(static=True, default="auto")
 
     def __check_init__(self) -> None:
@@ -131,6 +136,8 @@ class Training(eqx.Module):
             raise ValueError(f"step_size must be positive and finite, got {self.step_size!r}")
         if not 0 <= self.reg_theta < float("inf"):
             raise ValueError(f"reg_theta must be non-negative and finite, got {self.reg_theta!r}")
+        if not 0 <= self.inherit < 1:
+            raise ValueError(f"inherit must be in [0, 1), got {self.inherit!r}")
 
     @property
     def solves(self) -> Solves:

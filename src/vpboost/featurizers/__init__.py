@@ -8,7 +8,9 @@ activation functions) is structure and must not depend on the random key.
 
 A *factory* builds a fresh featurizer for each weak learner: any callable ``factory(key, rows) -> module``, where
 ``rows`` are some training inputs, ``(n_rows, *input_shape)``, from which it may take sizes, ranges or centres. The
-classes here are factories themselves; give them options with :func:`functools.partial`:
+classes here are factories themselves; give them options with :func:`functools.partial`. JAX compiles factories, so they
+must treat ``key`` and ``rows`` with ``jax.numpy``, not NumPy.
+
 
 >>> from functools import partial
 >>> import jax, jax.numpy as jnp
@@ -30,7 +32,15 @@ Your own is as simple:
 (8,)
 """
 
-from .base import Factory, WithBias, activation_function, count_parameters, require_vector, with_bias
+from .base import (
+    Factory,
+    SomeColumns,
+    WithBias,
+    activation_function,
+    count_parameters,
+    require_vector,
+    with_bias,
+)
 from .bases import RBF, BSpline, Fourier
 from .networks import MLP, ConvNet, ResNet
 
@@ -42,6 +52,7 @@ __all__ = [
     "Factory",
     "Fourier",
     "ResNet",
+    "SomeColumns",
     "WithBias",
     "activation_function",
     "count_parameters",

@@ -6,7 +6,8 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+import numpy as np
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 #: Builds a fresh featurizer from a random key and some training inputs, ``factory(key, rows) -> module``.
 Factory = Callable[[PRNGKeyArray, Array], Any]
@@ -21,6 +22,49 @@ class WithBias(eqx.Module):
         """Return the features of ``x`` and a final 1."""
         features = require_vector(self.featurizer(x))
         return jnp.concatenate([features, jnp.ones(1, features.dtype)])
+
+
+class SomeColumns(eqx.Module):
+    """A featurizer that sees a random part of the columns; the others read zero.
+
+    Learners that look at different columns err in different ways, which helps on small and noisy tables.
+
+    Parameters
+    ----------
+    key, rows
+        The random key and some training inputs, one row each.
+    factory : callable
+        Builds the featurizer.
+    fraction : float
+        Part of the columns seen, at least one.
+    groups : tuple of int, optional
+        Number of the input that each column encodes, 0 ... G−1: columns of one input are seen or hidden together.
+    """
+
+    featurizer: Callable
+    seen: Bool[Array, " d"]
+
+    def __init__(
+        self,
+        key: PRNGKeyArray,
+        rows: Array,
+        *,
+        factory: Factory,
+        fraction: float | Array,
+        groups: tuple[int, ...] | None = None,
+    ):
+        if rows.ndim != 2:
+            raise ValueError(f"SomeColumns needs a table, one row per sample, got inputs of shape {rows.shape[1:]}")
+        inner_key, order_key = jax.random.split(key)
+        self.featurizer = factory(inner_key, rows)
+        group = np.arange(rows.shape[1]) if groups is None else np.asarray(groups)
+        n_groups = int(group.max()) + 1
+        place = jax.random.permutation(order_key, n_groups)
+        self.seen = (place < jnp.maximum(jnp.round(fraction * n_groups), 1))[group]
+
+    def __call__(self, x: Array) -> Float[Array, " n"]:
+        """Return the features of one row, what is seen scaled up to the size of a whole row."""
+        return self.featurizer(jnp.where(self.seen, x, 0) / jnp.sqrt(jnp.mean(self.seen, dtype=x.dtype)))
 
 
 def require_vector(features: Any) -> Any:

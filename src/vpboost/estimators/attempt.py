@@ -1,0 +1,126 @@
+"""Boosting with one profile, and the race that chooses between profiles."""
+
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from ..boosting import Boosted, Stage, boost
+from ..callbacks import Progress
+from ..metrics import score_function
+from ..preprocessing import InputEncoder, take
+from .portfolio import PILOT_RATE, PILOT_STAGES, Profile
+
+Part = tuple[Any, np.ndarray, np.ndarray]  #: inputs, targets and weights
+
+
+class Attempt:
+    """A profile at work: it encodes the data, boosts, and keeps the validation score of every stage."""
+
+    boosted: Boosted
+
+    def __init__(
+        self, model: Any, profile: Profile, train: Part, held_out: Part | None, encoder: InputEncoder | None = None
+    ):
+        self.model, self.profile, self.held_out = model, profile, held_out
+        self.encoder = encoder or InputEncoder(profile.encoding).fit(train[0], train[2])
+        self.train = self._prepare(train)
+        self.validation = None if held_out is None else self._prepare(held_out)
+        self.scores: list[float] = []
+
+    def _prepare(self, part: Part) -> Part:
+        target = self.model.target_scaler_.transform(self.model.loss_.prepare_targets(part[1]))
+        return self.encoder.transform(part[0]), target, part[2]
+
+    def run(
+        self,
+        n_learners: int,
+        rate: float,
+        seed: int,
+        watch: Callable[[Progress], bool],
+        resume: Boosted | None = None,
+    ) -> Boosted:
+        """Boost; ``watch`` sees every stage and may end it."""
+        model, (x, y, weight) = self.model, self.train
+        metric = score_function(model.eval_metric, model._is_classifier)
+
+        def after_stage(stage: Stage) -> bool:
+            score = stage.record.validation_loss
+            if self.held_out is not None and metric is not None:
+                prediction = model._from_raw(stage.validation_prediction)
+                score = metric(model._plain(self.held_out[1]), prediction, self.held_out[2])
+            self.scores.append(score)
+            return watch(Progress(stage, n_learners, score))
+
+        self.boosted = boost(
+            x,
+            y,
+            loss=model.loss_,
+            featurizer=model._learner_factory(len(x), self.profile, self.encoder.sources_),
+            n_learners=n_learners,
+            training=model._training(len(x), self.profile.inherit),
+            trust_region=model._trust_region(rate),
+            sample_weight=weight,
+            validation=self.validation,
+            seed=seed,
+            dtype=model.dtype,
+            callback=after_stage,
+            resume=resume,
+        )
+        return self.boosted
+
+    @property
+    def best_score(self) -> float:
+        """The best validation score; infinite before the first stage."""
+        return float(np.nanmin([*self.scores, np.inf]))
+
+
+def race(attempts: list[Attempt], rate: float, seed: int) -> tuple[Attempt, bool]:
+    """Boost a few stages with each profile, side by side; return the one that validates best.
+
+    The second value says whether Ctrl-C ended the race early.
+    """
+    stop = threading.Event()
+
+    def pilot(attempt: Attempt) -> None:
+        attempt.run(PILOT_STAGES, max(rate, PILOT_RATE), seed, lambda progress: stop.is_set())
+
+    with ThreadPoolExecutor(min(len(attempts), os.cpu_count() or 1)) as pool:
+        running = [pool.submit(pilot, attempt) for attempt in attempts]
+        try:
+            for future in running:
+                future.result()
+        except BaseException as error:
+            stop.set()
+            for future in running:
+                future.cancel()
+            if not isinstance(error, KeyboardInterrupt):
+                raise
+    return min(attempts, key=lambda attempt: attempt.best_score), stop.is_set()
+
+
+def hold_out(
+    target: np.ndarray, weight: np.ndarray, fraction: float, seed: int, keep_classes: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows to train on and those set aside; with ``keep_classes`` the former have every class."""
+    order = np.random.default_rng(seed).permutation(len(target))
+    if keep_classes:
+        present = np.flatnonzero(weight > 0)
+        needed = present[np.unique(target[present], return_index=True)[1]]
+        order = order[~np.isin(order, needed)]
+    aside = np.sort(order[: round(fraction * len(target))])
+    train = np.setdiff1d(np.arange(len(target)), aside)
+    if not len(aside) or not len(train):
+        raise ValueError(
+            f"validation_fraction={fraction} of {len(target)} rows leaves no row to train on or to validate with; give "
+            "X_val and y_val or set early_stopping_rounds=None"
+        )
+    return train, aside
+
+
+def take_part(part: Part, rows: np.ndarray) -> Part:
+    """Return some rows of inputs, targets and weights."""
+    return take(part[0], rows), part[1][rows], part[2][rows]

@@ -1,0 +1,75 @@
+"""Ways to set up a fit, and a short race between them.
+
+No single input encoding suits every table: smooth functions want standardised inputs, rough ones want each column cut
+into pieces, heavy tails want quantiles, small noisy tables want learners that see few columns. A profile is one such
+way; what is left to "auto" is decided by fitting a few quick stages with each and asking the validation data.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..encodings import ENCODINGS
+
+
+class Profile(NamedTuple):
+    """How inputs are encoded, where learners start, and which columns they see."""
+
+    encoding: str  #: see :mod:`vpboost.encodings`
+    inherit: float  #: see :class:`vpboost.Training`
+    max_features: float | None  #: see :class:`vpboost.featurizers.SomeColumns`; None for inputs that are not tables
+
+
+PORTFOLIO = (
+    Profile("plain", 0.8, 1.0),
+    Profile("quantile", 0.8, 1.0),
+    Profile("quantile", 0.0, 0.3),
+    Profile("spline", 0.7, 1.0),
+    Profile("spline", 0.0, 1.0),
+)
+#: What "auto" means without a race.
+FALLBACK = Profile("plain", 0.0, 1.0)
+
+#: Smaller tables are not worth a race: too few rows to judge by.
+LEAST_ROWS = 200
+#: A spline encoding of more columns than this would be too wide.
+MOST_SPLINE_COLUMNS = 64
+
+#: The race: this many stages of each profile, at this boosting rate, which shows quickly where a profile leads.
+PILOT_STAGES = 10
+PILOT_RATE = 0.3
+
+
+def check_choices(encoding: Any, inherit: Any, max_features: Any) -> None:
+    """Raise ``ValueError`` naming the parameter if a choice makes no sense."""
+    if encoding != "auto" and encoding not in ENCODINGS:
+        raise ValueError(f"encoding must be 'auto' or one of {sorted(ENCODINGS)}, got {encoding!r}")
+    if inherit != "auto" and not (is_number(inherit) and 0 <= inherit < 1):
+        raise ValueError(f"inherit must be 'auto' or in [0, 1), got {inherit!r}")
+    if max_features != "auto" and not (is_number(max_features) and 0 < max_features <= 1):
+        raise ValueError(f"max_features must be 'auto' or in (0, 1], got {max_features!r}")
+
+
+def is_number(value: Any) -> bool:
+    """Say whether ``value`` is a real number, True and False excluded."""
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+
+
+def profiles(encoding: Any, inherit: Any, max_features: Any, shape: tuple[int, ...]) -> list[Profile]:
+    """Return the profiles to choose from for training inputs of this shape, what the user fixed being fixed."""
+    if len(shape) > 2:
+        return [Profile("plain", 0.0 if inherit == "auto" else float(inherit), None)]
+
+    def fix(profile: Profile) -> Profile:
+        return Profile(
+            profile.encoding if encoding == "auto" else encoding,
+            profile.inherit if inherit == "auto" else float(inherit),
+            profile.max_features if max_features == "auto" else float(max_features),
+        )
+
+    if shape[0] < LEAST_ROWS:
+        return [fix(FALLBACK)]
+    allowed = [p for p in PORTFOLIO if p.encoding != "spline" or shape[1] <= MOST_SPLINE_COLUMNS]
+    if encoding != "auto":  # the user's encoding with the other choices that go with it
+        allowed = [p for p in PORTFOLIO if p.encoding == encoding]
+    return list(dict.fromkeys(fix(p) for p in allowed))

@@ -1,0 +1,187 @@
+"""The settings of the estimators: their names and defaults, their checks, and what the core makes of them."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from .. import featurizers
+from ..metrics import score_function
+from ..trust_region import TrustRegion
+from ..weak_learner import Training
+from .portfolio import Profile, check_choices, is_number
+
+FEATURIZERS: dict[str, Callable] = {
+    "mlp": featurizers.MLP,
+    "resnet": featurizers.ResNet,
+    "convnet": featurizers.ConvNet,
+    "rbf": featurizers.RBF,
+    "fourier": featurizers.Fourier,
+    "bspline": featurizers.BSpline,
+}
+#: Which of width, depth and activation a named featurizer takes, and under what name.
+OPTIONS = {
+    "mlp": {"width": "width", "depth": "depth", "activation": "activation"},
+    "resnet": {"width": "width", "depth": "depth", "activation": "activation"},
+    "convnet": {"activation": "activation"},
+    "rbf": {"width": "n_features"},
+    "fourier": {"width": "n_features"},
+    "bspline": {"width": "n_knots"},
+}
+
+
+class Settings(BaseEstimator):
+    """Constructor of the estimators, and the core's settings made from it."""
+
+    _is_classifier = False
+
+    def __init__(
+        self,
+        *,
+        n_estimators: int = 300,
+        learning_rate: Any = "auto",
+        loss: Any = None,
+        featurizer: Any = "mlp",
+        width: int | None = None,
+        depth: int | None = None,
+        activation: Any = None,
+        method: str = "vp",
+        optimizer: Any = "adam",
+        step_size: float | None = None,
+        max_steps: int = 50,
+        batch_size: Any = "auto",
+        encoding: str = "auto",
+        inherit: Any = "auto",
+        max_features: Any = "auto",
+        candidates: int = 1,
+        reg_lambda: float = 1e-4,
+        reg_theta: float = 0.0,
+        rho_accept: float = 0.0,
+        rho_small: float = 0.1,
+        gamma_up: float = 4.0,
+        gamma_down: float = 1.0,
+        early_stopping_rounds: Any = "auto",
+        validation_fraction: float = 0.15,
+        eval_metric: Any = None,
+        warm_start: bool = False,
+        callbacks: list | None = None,
+        random_state: Any = 0,
+        dtype: str = "float32",
+        verbose: int = 0,
+    ):
+        self.n_estimators = n_estimators
+        self.learning_rate = learning_rate
+        self.loss = loss
+        self.featurizer = featurizer
+        self.width = width
+        self.depth = depth
+        self.activation = activation
+        self.method = method
+        self.optimizer = optimizer
+        self.step_size = step_size
+        self.max_steps = max_steps
+        self.batch_size = batch_size
+        self.encoding = encoding
+        self.inherit = inherit
+        self.max_features = max_features
+        self.candidates = candidates
+        self.reg_lambda = reg_lambda
+        self.reg_theta = reg_theta
+        self.rho_accept = rho_accept
+        self.rho_small = rho_small
+        self.gamma_up = gamma_up
+        self.gamma_down = gamma_down
+        self.early_stopping_rounds = early_stopping_rounds
+        self.validation_fraction = validation_fraction
+        self.eval_metric = eval_metric
+        self.warm_start = warm_start
+        self.callbacks = callbacks
+        self.random_state = random_state
+        self.dtype = dtype
+        self.verbose = verbose
+
+    def _check_settings(self) -> Any:
+        if isinstance(self.n_estimators, bool) or not isinstance(self.n_estimators, int | np.integer):
+            raise ValueError(f"n_estimators must be a whole number of at least 1, got {self.n_estimators!r}")
+        if self.n_estimators < 1:
+            raise ValueError(f"n_estimators must be a whole number of at least 1, got {self.n_estimators!r}")
+        if self.warm_start and hasattr(self, "boosted_") and self.n_estimators < self.n_iter_:
+            raise ValueError(
+                f"n_estimators={self.n_estimators} must be at least the {self.n_iter_} stages already fitted when "
+                "warm_start=True"
+            )
+        if self.learning_rate != "auto" and not (is_number(self.learning_rate) and 0 < self.learning_rate <= 1):
+            raise ValueError(f"learning_rate must be 'auto' or in (0, 1], got {self.learning_rate!r}")
+        if not 0 < self.validation_fraction < 1:
+            raise ValueError(f"validation_fraction must be in (0, 1), got {self.validation_fraction!r}")
+        rounds = self.early_stopping_rounds
+        if rounds not in ("auto", None) and (not isinstance(rounds, int | np.integer) or rounds < 1):
+            raise ValueError(f"early_stopping_rounds must be a number of at least 1, 'auto' or None, got {rounds!r}")
+        for callback in self.callbacks or []:
+            if not callable(getattr(callback, "after_stage", None)):
+                raise TypeError(f"callbacks must have a method after_stage, got {type(callback).__name__}")
+        check_choices(self.encoding, self.inherit, self.max_features)
+        self._training(1), self._trust_region(self._rate(1)), self._factory(1)
+        score_function(self.eval_metric, self._is_classifier)
+        return self._named_loss()
+
+    def _training(self, n: int, inherit: float = 0.0) -> Training:
+        batch = (None if n <= 8192 else 4096) if self.batch_size == "auto" else self.batch_size
+        return Training(
+            method=self.method,
+            max_steps=self.max_steps,
+            optimizer=self.optimizer,
+            step_size=self.step_size,
+            batch_size=batch,
+            reg_theta=self.reg_theta,
+            candidates=self.candidates,
+            inherit=inherit,
+        )
+
+    def _rate(self, n: int) -> float:
+        """Return the boosting rate; small tables can afford more and smaller steps."""
+        return (0.05 if n < 2000 else 0.1) if self.learning_rate == "auto" else self.learning_rate
+
+    def _trust_region(self, rate: float) -> TrustRegion:
+        return TrustRegion(
+            reg_lambda=self.reg_lambda,
+            rho_accept=self.rho_accept,
+            rho_small=self.rho_small,
+            gamma_up=self.gamma_up,
+            gamma_down=self.gamma_down,
+            rate=rate,
+            lambda_low=min(self.reg_lambda, 1e-12),
+        )
+
+    def _factory(self, n: int) -> Callable:
+        """Return the featurizer factory; a named one gets width, depth and activation where it takes them."""
+        given = {"width": self.width, "depth": self.depth, "activation": self.activation}
+        given = {name: value for name, value in given.items() if value is not None}
+        if not isinstance(self.featurizer, str):
+            if not callable(self.featurizer):
+                raise TypeError(f"featurizer must be a name or a factory, got {type(self.featurizer).__name__}")
+            if given:
+                raise ValueError(f"{', '.join(given)} go with a named featurizer; give a factory its own options")
+            return self.featurizer
+        if self.featurizer not in FEATURIZERS:
+            raise ValueError(f"featurizer must be one of {sorted(FEATURIZERS)} or a factory, got {self.featurizer!r}")
+        takes = OPTIONS[self.featurizer]
+        for name in given:
+            if name not in takes:
+                raise ValueError(f"{name} does not apply to featurizer={self.featurizer!r}; leave it None")
+        if "width" in takes:
+            given.setdefault("width", 16 if n < 10_000 else 32)
+        return partial(FEATURIZERS[self.featurizer], **{takes[name]: value for name, value in given.items()})
+
+    def _learner_factory(self, n: int, profile: Profile, sources: np.ndarray) -> Callable:
+        """Return the factory of a profile's learners; ``sources`` says which input each encoded column belongs to."""
+        factory = self._factory(n)
+        if profile.max_features is None:
+            return factory
+        groups = tuple(np.unique(sources, return_inverse=True)[1].tolist())
+        # an array, not a number: profiles that differ in it share their compiled programs
+        fraction = jnp.asarray(profile.max_features, jnp.float32)
+        return partial(featurizers.SomeColumns, factory=factory, fraction=fraction, groups=groups)

@@ -1,0 +1,73 @@
+"""Where the training of each stage's learner starts."""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from .featurizers import Factory, require_vector, with_bias
+
+#: How many stages' initial featurizers are built by one call of the factory.
+STAGES_AT_ONCE = 16
+
+
+def _initialise(factory: Factory, bias: bool, keys: Array, rows: Array) -> Any:
+    """Build one featurizer per key, stacked along the keys' axes, from some training inputs."""
+    make = with_bias(factory) if bias else factory
+    population = eqx.filter_vmap(lambda k: make(k, rows))(keys.reshape(-1))
+    arrays, structure = eqx.partition(population, eqx.is_array)
+
+    def features_of_one(leaves: Any, x: Array) -> Array:
+        return eqx.combine(leaves, structure)(x)
+
+    first = jax.tree.map(lambda leaf: jax.eval_shape(lambda a: a[0], leaf), arrays)
+    require_vector(jax.eval_shape(features_of_one, first, rows[0]))
+    return eqx.combine(jax.tree.map(lambda leaf: leaf.reshape(*keys.shape, *leaf.shape[1:]), arrays), structure)
+
+
+# random numbers take long to compile and no time to make: ask XLA for little optimisation
+_QUICKLY: dict[str, Any] = {"compiler_options": {"xla_backend_optimization_level": 0}}
+initialise = eqx.filter_jit(_initialise, **_QUICKLY)
+
+
+def initial_populations(
+    factory: Factory, bias: bool, key: Array, rows: Array, candidates: int, stage: int
+) -> Iterator[tuple[Array, Any]]:
+    """Yield the training key and the initial featurizers of ``stage`` and all that follow, made a few at a time."""
+    factory = compared_by_value(factory)
+    while True:
+        stages = jnp.arange(stage, stage + STAGES_AT_ONCE)
+        keys = jax.vmap(lambda s: jax.random.split(jax.random.fold_in(key, s)))(stages)
+        population_keys = jax.vmap(lambda k: jax.random.split(k, candidates))(keys[:, 0])
+        populations = initialise(factory, bias, population_keys, rows)
+        for i in range(STAGES_AT_ONCE):
+            yield keys[i, 1], take_stage(populations, jnp.asarray(i))
+        stage += STAGES_AT_ONCE
+
+
+def compared_by_value(factory: Any) -> Any:
+    """Return ``functools.partial`` objects as trees of their arguments, so that a later fit finds compiled programs."""
+    if not isinstance(factory, partial):
+        return factory
+    options = {name: compared_by_value(value) for name, value in factory.keywords.items()}
+    return jax.tree_util.Partial(factory.func, *factory.args, **options)
+
+
+@eqx.filter_jit
+def blend(last: Any, fresh: Any, inherit: float | Array) -> Any:
+    """Return featurizers between the last accepted one (``inherit`` = 1) and fresh ones (``inherit`` = 0)."""
+
+    def mix(old: Any, new: Any) -> Any:
+        return inherit * old + (1 - inherit) * new if eqx.is_inexact_array(new) else new
+
+    return jax.tree.map(mix, last, fresh)
+
+
+@eqx.filter_jit
+def take_stage(populations: Any, i: Array) -> Any:
+    """Return one stage's featurizers."""
+    return jax.tree.map(lambda leaf: leaf[i] if eqx.is_array(leaf) else leaf, populations)

@@ -1,0 +1,78 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import norm
+
+from oracles import central_difference
+from vpboost.encodings import NormalScore, Steps, distribution
+from vpboost.preprocessing import InputEncoder, spline_bins
+
+values = st.lists(st.integers(-20, 20), min_size=5, max_size=60).filter(lambda v: len(set(v)) > 2)
+
+
+def test_the_distribution_function_by_hand():
+    points, probability = distribution(np.array([3.0, 1.0, 3.0, 7.0]), np.array([1.0, 2.0, 1.0, 0.0]))
+    np.testing.assert_array_equal(points, [1.0, 3.0])
+    np.testing.assert_allclose(probability, [0.25, 0.75])
+
+
+def test_normal_scores_of_normal_values_are_the_values():
+    column = norm.ppf((np.arange(2000) + 0.5) / 2000)
+    score = NormalScore(column, np.ones(2000))
+    np.testing.assert_allclose(score(column)[:, 0], column, atol=0.03)
+    np.testing.assert_allclose(score(column[100:-100])[:, 0], column[100:-100], atol=1e-4)
+    heavy = NormalScore(np.sinh(2 * column), np.ones(2000))
+    np.testing.assert_allclose(heavy(np.sinh(2 * column))[:, 0], column, atol=0.05)
+
+
+def test_steps_by_hand():
+    steps = Steps(np.arange(101.0), np.ones(101), n_bins=4)
+    np.testing.assert_allclose(steps.knots_, [0, 24.75, 50, 75.25, 100], atol=0.01)
+    np.testing.assert_allclose(steps(np.array([-5.0, 200.0])), [[0] * 4, [1] * 4])
+    middle = (steps.knots_[1] + steps.knots_[2]) / 2
+    np.testing.assert_allclose(steps(np.array([middle])), [[1, 0.5, 0, 0]])
+
+
+@pytest.mark.parametrize("encoding", [NormalScore, Steps])
+@given(column=values, at=st.floats(-30, 30))
+def test_slopes_are_the_derivatives(encoding, column, at):
+    encode = encoding(np.array(column, dtype=float), np.ones(len(column)))
+    ends = (min(column), max(column))
+    if min(abs(at - end) for end in ends) < 1e-3:
+        return  # at the ends of the range the normal score has a kink
+    numeric = central_difference(lambda v: encode(v)[0], np.array([at]), step=1e-5)
+    np.testing.assert_allclose(encode.slope(np.array([at]))[0], numeric[:, 0], atol=1e-4)
+
+
+@pytest.mark.parametrize("encoding", [NormalScore, Steps])
+@given(column=values, seed=st.integers(0, 99))
+def test_encodings_rise_and_take_weights_for_repeats(encoding, column, seed):
+    column, counts = np.array(column, dtype=float), np.random.default_rng(seed).integers(1, 4, size=len(column))
+    grid = np.linspace(-25, 25, 200)
+    weighted = encoding(column, counts)(grid)
+    np.testing.assert_allclose(weighted, encoding(np.repeat(column, counts), np.ones(counts.sum()))(grid), atol=1e-9)
+    assert np.all(np.diff(weighted, axis=0) >= -1e-9)
+
+
+@pytest.mark.parametrize("encoding", ["quantile", "spline"])
+@pytest.mark.parametrize("factor", [1e-9, 1.0, 1e9])
+def test_encoded_inputs_do_not_depend_on_units(encoding, factor):
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.gamma(1.0, size=(80, 2)), rng.integers(0, 2, size=(80, 1))], axis=1)
+    X[:7, 1] = np.nan
+    weight = rng.uniform(0.5, 2, size=80)
+    encoder = InputEncoder(encoding).fit(factor * X, weight)
+    encoded = encoder.transform(factor * X)
+    np.testing.assert_allclose(encoded, InputEncoder(encoding).fit(X, weight).transform(X), atol=1e-6)
+    n_extra = 1 if encoding == "quantile" else 16
+    assert encoded.shape == (80, 3 + 1 + 2 * n_extra)  # the column of two values gets none
+    np.testing.assert_array_equal(encoder.sources_, [0, 1, 2, 1] + [0] * n_extra + [1] * n_extra)
+    np.testing.assert_array_equal(encoded[:7, 4 + n_extra :], 0)
+    extras = encoded[:, 4 : 4 + n_extra]
+    np.testing.assert_allclose(np.average(extras, axis=0, weights=weight), 0, atol=1e-9)
+    np.testing.assert_allclose(np.average(extras**2, axis=0, weights=weight), 1, atol=1e-9)
+
+
+def test_wide_tables_get_fewer_bins():
+    assert [spline_bins(n) for n in (1, 32, 64, 1000)] == [16, 16, 8, 4]

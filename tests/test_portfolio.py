@@ -1,0 +1,132 @@
+import numpy as np
+import pytest
+
+from oracles import central_difference
+from vpboost import VPBoostClassifier, VPBoostRegressor
+from vpboost.estimators import attempt
+from vpboost.estimators.attempt import hold_out
+from vpboost.estimators.portfolio import FALLBACK, PORTFOLIO, Profile, profiles
+
+QUICK = {"n_estimators": 4, "max_steps": 10, "width": 4}
+
+
+@pytest.fixture
+def short_race(monkeypatch):
+    monkeypatch.setattr(attempt, "PILOT_STAGES", 3)
+
+
+def staircase(n=400, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1, 1, size=(n, 2))
+    return X, np.floor(4 * X[:, 0]) + rng.normal(scale=0.1, size=n)
+
+
+def test_profiles_respect_what_is_fixed_and_the_shape():
+    assert profiles("auto", "auto", "auto", (500, 8)) == list(PORTFOLIO)
+    assert profiles("auto", "auto", "auto", (199, 8)) == [FALLBACK]
+    assert {p.encoding for p in profiles("auto", "auto", "auto", (500, 65))} == {"plain", "quantile"}
+    assert profiles("plain", 0.5, "auto", (500, 8)) == [Profile("plain", 0.5, 1.0)]
+    assert profiles("spline", "auto", 0.5, (500, 80)) == [Profile("spline", 0.7, 0.5), Profile("spline", 0.0, 0.5)]
+    assert profiles("auto", 0.0, 1.0, (500, 8)) == [Profile(e, 0.0, 1.0) for e in ("plain", "quantile", "spline")]
+    assert profiles("auto", "auto", "auto", (500, 28, 28)) == [Profile("plain", 0.0, None)]
+
+
+def test_the_race_keeps_the_profile_that_validates_best(short_race):
+    X, y = staircase()
+    model = VPBoostRegressor(**QUICK).fit(X[:300], y[:300], X_val=X[300:], y_val=y[300:])
+    assert set(model.race_) == set(PORTFOLIO)
+    assert model.profile_ == min(model.race_, key=model.race_.get)
+    encoding, inherit, max_features = model.profile_
+    fixed = VPBoostRegressor(**QUICK, encoding=encoding, inherit=inherit, max_features=max_features)
+    fixed.fit(X[:300], y[:300], X_val=X[300:], y_val=y[300:])
+    assert fixed.race_ == {}
+    np.testing.assert_array_equal(fixed.predict(X), model.predict(X))
+
+
+def test_without_validation_data_some_rows_decide(short_race):
+    X, y = staircase()
+    aside = VPBoostRegressor(**QUICK).fit(X, y)
+    assert len(aside.evals_result_["validation"]) == aside.n_iter_
+    everything = VPBoostRegressor(**QUICK, early_stopping_rounds=None).fit(X, y)
+    assert everything.evals_result_["validation"] == []
+    assert len(everything.race_) == len(PORTFOLIO)
+    small = VPBoostRegressor(**QUICK).fit(X[:150], y[:150])
+    assert small.profile_ == FALLBACK
+    assert small.evals_result_["validation"] == []
+
+
+def test_ctrl_c_during_the_race_leaves_a_model(monkeypatch):
+    X, y = staircase()
+    run = attempt.Attempt.run
+
+    def interrupted_run(self, *args, **kwargs):
+        run(self, *args, **kwargs)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(attempt.Attempt, "run", interrupted_run)
+    with pytest.warns(UserWarning, match="interrupted after .* stages, while profiles were compared"):
+        model = VPBoostRegressor(**QUICK).fit(X, y)
+    assert model.n_iter_ > 0
+    assert np.all(np.isfinite(model.predict(X)))
+
+
+def test_an_error_in_the_race_is_raised(monkeypatch):
+    def failing_run(self, *args, **kwargs):
+        raise RuntimeError("no luck")
+
+    monkeypatch.setattr(attempt.Attempt, "run", failing_run)
+    with pytest.raises(RuntimeError, match="no luck"):
+        VPBoostRegressor(**QUICK).fit(*staircase())
+
+
+@pytest.mark.parametrize("profile", PORTFOLIO)
+def test_input_gradients_of_every_profile(profile):
+    X, y = staircase()
+    X = X * [100.0, 1e-3]
+    X[:20, 1] = np.nan
+    encoding, inherit, max_features = profile
+    model = VPBoostRegressor(
+        **QUICK, encoding=encoding, inherit=inherit, max_features=max_features, dtype="float64"
+    ).fit(X, y)
+    found, unit = model.input_gradient(X[30:33]), np.array([100.0, 1e-3])
+    for row, gradient in zip(X[30:33], found, strict=True):
+        numeric = central_difference(lambda v, unit=unit: model.predict((v * unit)[None])[0], row / unit, step=1e-6)
+        np.testing.assert_allclose(gradient * unit, numeric, rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(model.input_gradient(X[:3])[:, 1], 0)  # nothing there to change
+    assert model.feature_importances_.shape == (2,)
+
+
+def test_rows_set_aside_leave_every_class():
+    target, weight = np.repeat([0, 1, 2], [2, 5, 93]), np.ones(100)
+    weight[0] = 0
+    for seed in range(20):
+        train, aside = hold_out(target, weight, 0.9, seed, keep_classes=True)
+        assert set(target[train][weight[train] > 0]) == {0, 1, 2}
+        assert len(aside) == 90
+        np.testing.assert_array_equal(np.sort([*train, *aside]), np.arange(100))
+    with pytest.raises(ValueError, match=r"validation_fraction=0\.001 of 100 rows leaves no row"):
+        hold_out(target, weight, 0.001, 0, keep_classes=False)
+
+
+def test_rare_classes_survive_the_split(short_race):
+    X = np.random.default_rng(0).normal(size=(220, 2))
+    y = np.where(X[:, 0] > 0, "yes", "no")
+    y[0] = "rare"
+    model = VPBoostClassifier(**QUICK).fit(X, y)
+    assert model.predict_proba(X).shape == (220, 3)
+    assert np.all(np.isfinite(model.predict_proba(X)))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"encoding": "bins"}, "encoding must be 'auto' or one of .*, got 'bins'"),
+        ({"inherit": 1.0}, r"inherit must be 'auto' or in \[0, 1\), got 1.0"),
+        ({"inherit": True}, r"inherit must be 'auto' or in \[0, 1\), got True"),
+        ({"max_features": 0}, r"max_features must be 'auto' or in \(0, 1\], got 0"),
+        ({"learning_rate": "fast"}, r"learning_rate must be 'auto' or in \(0, 1\], got 'fast'"),
+    ],
+)
+def test_bad_choices_are_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        VPBoostRegressor(**options).fit(*staircase())
