@@ -60,12 +60,19 @@ class Stage(NamedTuple):
     record: Record
     constant: Array
     learners: list[tuple[Any, Array]]  #: accepted so far, as (featurizer, weights)
+    history: list[Record]  #: all stages so far
+    reg_lambda: Array  #: λ_w for the next stage
     validation_prediction: np.ndarray | None  #: raw predictions on the validation data, (n_rows, K)
 
     @property
     def ensemble(self) -> Ensemble:
         """The ensemble so far."""
         return Ensemble.stack(self.constant, self.learners)
+
+    @property
+    def boosted(self) -> Boosted:
+        """What :func:`boost` would return if it ended now; it can be resumed."""
+        return Boosted(self.ensemble, list(self.history), "unfinished", float(self.reg_lambda))
 
 
 def boost(
@@ -173,7 +180,8 @@ def boost(
                 losses = [mean_loss(loss, p, d) for p, d in zip(predictions, datasets, strict=True)]
                 history.append(record(stage, losses, trial, accepted, used, solves, time.perf_counter() - began))
                 reg = next_lambda(used, trial.ratio, trust_region)
-                if callback is not None and callback(view(history[-1], constant, learners, predictions[1], held_out)):
+                seen = validation_rows(predictions[1], held_out)
+                if callback is not None and callback(Stage(history[-1], constant, learners, history, reg, seen)):
                     status = f"stopped by the callback after stage {stage}"
                     break
         except KeyboardInterrupt:
@@ -263,10 +271,9 @@ def first_constant(loss: Loss, data: Data) -> Array:
     return constant
 
 
-def view(record: Record, constant: Array, learners: list, prediction: Array | None, held_out: Data | None) -> Stage:
-    """Gather what a callback may look at."""
-    rows = None if prediction is None or held_out is None else np.asarray(held_out.layout.merge(prediction))
-    return Stage(record, constant, learners, rows)
+def validation_rows(prediction: Array | None, held_out: Data | None) -> np.ndarray | None:
+    """Return raw predictions on the validation data, one row per sample."""
+    return None if prediction is None or held_out is None else np.asarray(held_out.layout.merge(prediction))
 
 
 def start(constant: Array, data: Data) -> Array:

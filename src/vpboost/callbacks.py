@@ -19,6 +19,7 @@ from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainin
 from rich.progress import Progress as RichProgress
 
 from .boosting import Record, Stage
+from .checkpoint import write_checkpoint
 
 
 class Progress(NamedTuple):
@@ -27,6 +28,7 @@ class Progress(NamedTuple):
     stage: Stage
     n_estimators: int
     score: float  #: the validation score that early stopping watches (lower is better); NaN without validation data
+    facts: dict[str, Any]  #: what a checkpoint has to know about the fit
 
     @property
     def record(self) -> Record:
@@ -53,11 +55,14 @@ class EarlyStopping:
 
     def after_stage(self, progress: Progress) -> bool:
         """Watch the score."""
-        stage = progress.record.stage
+        return self.see(progress.record.stage, progress.score)
+
+    def see(self, stage: int, score: float) -> bool:
+        """Take note of a stage's score; return True when it is time to stop."""
         if stage == 0:  # a new fit
             self.best_score_, self.best_stage_ = math.inf, -1
-        if progress.score < self.best_score_ - self.min_delta:
-            self.best_score_, self.best_stage_ = progress.score, stage
+        if score < self.best_score_ - self.min_delta:
+            self.best_score_, self.best_stage_ = score, stage
         return stage - self.best_stage_ >= self.rounds
 
 
@@ -83,6 +88,39 @@ class Logger:
     def after_stage(self, progress: Progress) -> None:
         """Log the stage."""
         logging.getLogger("vpboost").log(self.level, describe(progress))
+
+
+class Checkpoint:
+    """Write the state of the fit to a file now and then; ``fit(..., resume_from=path)`` goes on from it.
+
+    A fit that was killed and resumed with the same data and settings ends in the same model, bit for bit.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file, replaced at every write; a crash while writing leaves the previous one.
+    every : int, default=10
+        Write after so many stages.
+    seconds : float, optional
+        Write also when so much time has passed since the last write.
+    """
+
+    def __init__(self, path: Any, every: int = 10, seconds: float | None = None):
+        if isinstance(every, bool) or not isinstance(every, int) or every < 1:
+            raise ValueError(f"every must be a whole number of at least 1, got {every!r}")
+        if seconds is not None and not seconds > 0:
+            raise ValueError(f"seconds must be positive, got {seconds!r}")
+        self.path = path
+        self.every = every
+        self.seconds = seconds
+        self._written = time.monotonic()
+
+    def after_stage(self, progress: Progress) -> None:
+        """Write, if it is time to."""
+        waited = self.seconds is not None and time.monotonic() - self._written >= self.seconds
+        if waited or (progress.record.stage + 1) % self.every == 0:
+            write_checkpoint(self.path, progress.stage.boosted, progress.facts)
+            self._written = time.monotonic()
 
 
 class OptunaPruning:

@@ -49,6 +49,12 @@ def initial_populations(
         stage += STAGES_AT_ONCE
 
 
+def example(factory: Factory, bias: bool, rows: Array) -> Any:
+    """Return one featurizer: the structure of all that the factory builds."""
+    population = initialise(compared_by_value(factory), bias, jax.random.split(jax.random.key(0), 1), rows)
+    return take_stage(population, jnp.asarray(0))
+
+
 def compared_by_value(factory: Any) -> Any:
     """Return ``functools.partial`` objects as trees of their arguments, so that a later fit finds compiled programs."""
     if not isinstance(factory, partial):

@@ -6,15 +6,26 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from ..boosting import Boosted, Stage, boost
 from ..callbacks import Progress
+from ..checkpoint import CheckpointError, digest, read_checkpoint, read_facts
+from ..initial import example
 from ..metrics import score_function
 from ..preprocessing import InputEncoder, take
 from .portfolio import PILOT_RATE, PILOT_STAGES, Profile
 
 Part = tuple[Any, np.ndarray, np.ndarray]  #: inputs, targets and weights
+
+
+#: Parameters that may differ when a fit goes on from a checkpoint (the profile and the seed are stored in it).
+FREE_TO_CHANGE = (
+    *("n_estimators", "callbacks", "verbose", "warm_start"),
+    *("random_state", "encoding", "inherit", "max_features"),
+)
 
 
 class Attempt:
@@ -46,6 +57,7 @@ class Attempt:
         """Boost; ``watch`` sees every stage and may end it."""
         model, (x, y, weight) = self.model, self.train
         metric = score_function(model.eval_metric, model._is_classifier)
+        facts = self.facts(seed)
 
         def after_stage(stage: Stage) -> bool:
             score = stage.record.validation_loss
@@ -53,13 +65,13 @@ class Attempt:
                 prediction = model._from_raw(stage.validation_prediction)
                 score = metric(model._plain(self.held_out[1]), prediction, self.held_out[2])
             self.scores.append(score)
-            return watch(Progress(stage, n_learners, score))
+            return watch(Progress(stage, n_learners, score, {**facts, "scores": self.scores}))
 
         self.boosted = boost(
             x,
             y,
             loss=model.loss_,
-            featurizer=model._learner_factory(len(x), self.profile, self.encoder.sources_),
+            featurizer=self.factory(),
             n_learners=n_learners,
             training=model._training(len(x), self.profile.inherit),
             trust_region=model._trust_region(rate),
@@ -71,6 +83,32 @@ class Attempt:
             resume=resume,
         )
         return self.boosted
+
+    def factory(self) -> Callable:
+        """Return the factory of the profile's learners."""
+        return self.model._learner_factory(len(self.train[0]), self.profile, self.encoder.sources_)
+
+    def facts(self, seed: int) -> dict[str, Any]:
+        """Return what must be the same for a checkpoint to be of use."""
+        data = digest([*self.train, *(self.validation or ())])
+        settings = {
+            name: value if value is None or isinstance(value, str | int | float) else type(value).__name__
+            for name, value in self.model.get_params(deep=False).items()
+            if name not in FREE_TO_CHANGE
+        }
+        return {"profile": list(self.profile), "seed": seed, "data": data, "settings": settings}
+
+    def restore(self, path: Any, seed: int) -> Boosted:
+        """Return the state that a checkpoint of this very fit holds."""
+        found, wanted = read_facts(path), self.facts(seed)
+        for name in ("data", "settings", "seed"):
+            if found.get(name) != wanted[name]:
+                raise CheckpointError(f"{path} was written by a fit with other {name}; it cannot be resumed here")
+        with jax.enable_x64(np.dtype(self.model.dtype) == np.float64):
+            rows = jnp.asarray(self.train[0][:1], self.model.dtype)
+            boosted = read_checkpoint(path, example(self.factory(), True, rows))
+        self.scores = [float(score) for score in found["scores"]]
+        return boosted
 
     @property
     def best_score(self) -> float:

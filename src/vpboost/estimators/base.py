@@ -9,6 +9,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from ..boosting import Boosted, Record
 from ..callbacks import EarlyStopping, Progress, ProgressDisplay
+from ..checkpoint import read_facts
 from ..data import check_weights
 from ..preprocessing import InputEncoder, TargetScaler, canonical_rows, has_text, is_frame, n_rows, take
 from .attempt import Attempt, Part, hold_out, race, take_part
@@ -39,6 +40,7 @@ class BaseVPBoost(Settings):
         y_val: Any = None,
         sample_weight_val: Any = None,
         eval_set: Any = None,
+        resume_from: Any = None,
     ) -> Any:
         """Fit the ensemble.
 
@@ -54,6 +56,9 @@ class BaseVPBoost(Settings):
             Validation data for early stopping.
         eval_set : pair (X_val, y_val), or a list of one such pair, optional
             The same, as other libraries spell it.
+        resume_from : str or Path, optional
+            A file written by :class:`vpboost.callbacks.Checkpoint` during a fit with the same data and settings, to go
+            on from.
 
         Returns
         -------
@@ -74,9 +79,13 @@ class BaseVPBoost(Settings):
         self._check_trimmed(train[1])
         if going_on:
             attempt = Attempt(self, self.profile_, train, held_out, self.input_encoder_)
+            attempt.scores = list(self.evals_result_["validation"])
             return self._boost(attempt, seed, self.boosted_)
         self.loss_, kind = self._resolve_loss(loss_given)
         self.target_scaler_ = TargetScaler(kind).fit(self.loss_.prepare_targets(train[1]), train[2])
+        if resume_from is not None:
+            attempt = Attempt(self, Profile(*read_facts(resume_from)["profile"]), train, held_out)
+            return self._boost(attempt, seed, attempt.restore(resume_from, seed))
         attempt, interrupted = self._choose_profile(train, held_out, seed)
         if interrupted:
             status = f"interrupted after {len(attempt.scores)} stages, while profiles were compared"
@@ -107,8 +116,9 @@ class BaseVPBoost(Settings):
         display = ProgressDisplay() if self.verbose else None
         stopping = self._early_stopping(attempt.held_out)
         watching = [c for c in (stopping, display) if c is not None] + list(self.callbacks or [])
-        if resume is not None:
-            attempt.scores = list(self.evals_result_["validation"])
+        if stopping is not None and not self.warm_start:
+            for stage, score in enumerate(attempt.scores):  # of a fit that is resumed
+                stopping.see(stage, score)
 
         def watch(progress: Progress) -> bool:
             return any([bool(callback.after_stage(progress)) for callback in watching])

@@ -1,0 +1,109 @@
+import json
+import struct
+
+import numpy as np
+import pytest
+
+from vpboost import VPBoostClassifier, VPBoostRegressor
+from vpboost.callbacks import Checkpoint
+from vpboost.checkpoint import CheckpointError, read_facts
+
+QUICK = {"n_estimators": 9, "max_steps": 5, "width": 3, "inherit": 0.5, "max_features": 0.5, "encoding": "quantile"}
+
+
+class Crash:
+    def __init__(self, stage):
+        self.stage = stage
+
+    def after_stage(self, progress):
+        if progress.record.stage == self.stage:
+            raise RuntimeError("power cut")
+
+
+def data(n=250, seed=0):
+    X = np.random.default_rng(seed).normal(size=(n, 3))
+    return X, X[:, 0] * X[:, 1]
+
+
+def crash(path, model, X, y, stage=6, every=2):
+    with pytest.raises(RuntimeError, match="power cut"):
+        model.set_params(callbacks=[Checkpoint(path, every=every), Crash(stage)]).fit(X, y)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("kind", [VPBoostRegressor, VPBoostClassifier])
+def test_a_resumed_fit_ends_in_the_same_bits(tmp_path, kind, dtype):
+    X, y = data()
+    y = y if kind is VPBoostRegressor else np.where(y > 0.2, "high", np.where(y < -0.2, "low", "middle"))
+    whole = kind(**QUICK, dtype=dtype).fit(X, y)
+    crash(tmp_path / "fit", kind(**QUICK, dtype=dtype), X, y)
+    assert len(read_facts(tmp_path / "fit")["scores"]) == 6
+    # whatever the race would choose, the checkpoint knows
+    resumed = kind(**{**QUICK, "encoding": "auto"}, dtype=dtype).fit(X, y, resume_from=tmp_path / "fit")
+    predict = "predict" if kind is VPBoostRegressor else "predict_proba"
+    np.testing.assert_array_equal(getattr(resumed, predict)(X), getattr(whole, predict)(X))
+    assert resumed.evals_result_ == whole.evals_result_
+    assert resumed.profile_ == whole.profile_
+    assert [path.name for path in tmp_path.iterdir()] == ["fit"]
+
+
+def test_early_stopping_remembers(tmp_path):
+    X, y = data()
+    y = np.random.default_rng(1).normal(size=250)  # nothing to learn
+    options = {**QUICK, "n_estimators": 60, "early_stopping_rounds": 5, "learning_rate": 0.5}
+    whole = VPBoostRegressor(**options).fit(X, y)
+    crash(tmp_path / "fit", VPBoostRegressor(**options), X, y, stage=whole.n_iter_ - 3, every=1)
+    resumed = VPBoostRegressor(**options).fit(X, y, resume_from=tmp_path / "fit")
+    assert resumed.n_iter_ == whole.n_iter_ < 60
+    np.testing.assert_array_equal(resumed.predict(X), whole.predict(X))
+
+
+def test_checkpoints_of_other_fits_are_refused(tmp_path):
+    X, y = data()
+    path = tmp_path / "fit"
+    crash(path, VPBoostRegressor(**QUICK), X, y)
+    for options, target, message in [
+        ({}, y + 1, "other data"),
+        ({"reg_lambda": 1e-2}, y, "other settings"),
+        ({"random_state": 5}, y, "other data|other seed"),
+    ]:
+        with pytest.raises(CheckpointError, match=message):
+            VPBoostRegressor(**{**QUICK, **options}).fit(X, target, resume_from=path)
+
+
+def damaged(content):
+    header = json.loads(content[8 : 8 + struct.unpack("<Q", content[:8])[0]])
+    header["__metadata__"]["format"] = "vpboost checkpoint 99"
+    other = json.dumps(header).encode()
+    return {
+        "empty": b"",
+        "truncated": content[: len(content) // 2],
+        "altered": content[:20] + b"\xff" + content[21:],
+        "newer": struct.pack("<Q", len(other)) + other,
+        "text": b"not a checkpoint at all",
+    }
+
+
+def test_damaged_files_are_refused(tmp_path):
+    X, y = data()
+    path = tmp_path / "fit"
+    with pytest.raises(CheckpointError, match="cannot read"):
+        read_facts(tmp_path / "nothing")
+    crash(path, VPBoostRegressor(**QUICK), X, y)
+    for name, content in damaged(path.read_bytes()).items():
+        path.write_bytes(content)
+        with pytest.raises(
+            CheckpointError, match="format 'vpboost checkpoint 99'" if name == "newer" else "not a whole"
+        ):
+            VPBoostRegressor(**QUICK).fit(X, y, resume_from=path)
+
+
+def test_settings_and_timing(tmp_path):
+    with pytest.raises(ValueError, match="every must be a whole number of at least 1, got 0"):
+        Checkpoint(tmp_path / "fit", every=0)
+    with pytest.raises(ValueError, match="seconds must be positive, got 0"):
+        Checkpoint(tmp_path / "fit", seconds=0)
+    X, y = data()
+    often = Checkpoint(tmp_path / "fit", every=1000, seconds=1e-9)
+    VPBoostRegressor(**QUICK, callbacks=[often]).fit(X, y)
+    assert len(read_facts(tmp_path / "fit")["scores"]) == 9
