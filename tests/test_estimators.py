@@ -5,10 +5,12 @@ from functools import partial
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.sparse
+import sklearn
 from sklearn.base import clone
 from sklearn.metrics import log_loss, r2_score
 from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import MinMaxScaler
 
 from oracles import central_difference
@@ -329,3 +331,31 @@ def test_tiny_and_wide_data(shape):
     np.testing.assert_allclose(model.predict(X), X[:, 0], atol=0.2)
     constant = VPBoostRegressor(**QUICK).fit(X, np.full(shape[0], 3.0))
     np.testing.assert_allclose(constant.predict(X), 3)
+
+
+def test_pipelines_transform_validation_inputs_too():
+    X, y = regression()
+    scaler = MinMaxScaler().fit(X[:200])
+    direct = VPBoostRegressor(**QUICK).fit(
+        scaler.transform(X[:200]), y[:200], X_val=scaler.transform(X[200:]), y_val=y[200:]
+    )
+    with sklearn.config_context(enable_metadata_routing=True):
+        model = VPBoostRegressor(**QUICK).set_fit_request(X_val=True, y_val=True)
+        pipeline = Pipeline([("scale", MinMaxScaler()), ("model", model)], transform_input=["X_val"])
+        pipeline.fit(X[:200], y[:200], X_val=X[200:], y_val=y[200:])
+    assert pipeline[-1].evals_result_ == direct.evals_result_
+
+
+def test_sparse_inputs_are_refused_with_a_way_out():
+    X, y = regression()
+    with pytest.raises(TypeError, match=r"Sparse data was passed.*toarray"):
+        VPBoostRegressor(**QUICK).fit(scipy.sparse.csr_array(X), y)
+
+
+def test_the_boosting_rate_depends_on_the_number_of_rows():
+    X, y = regression(n=2100)
+    options = {**QUICK, "learning_rate": "auto", "n_estimators": 1, "early_stopping_rounds": None}
+    for n, rate in ((1999, 0.05), (2100, 0.1)):
+        auto = VPBoostRegressor(**options).fit(X[:n], y[:n]).predict(X)
+        fixed = VPBoostRegressor(**{**options, "learning_rate": rate}).fit(X[:n], y[:n]).predict(X)
+        np.testing.assert_array_equal(auto, fixed)

@@ -2,29 +2,39 @@
 
 PARAMETERS = """Parameters
     ----------
-    n_estimators : int, default=200
+    n_estimators : int, default=300
         Stages of boosting at the most; early stopping may use fewer.
-    learning_rate : float, default=0.3
+    learning_rate : float or "auto", default="auto"
         Boosting rate in (0, 1]: the fraction of each learner that is added. Smaller with more stages generalises
-        better.
+        better. "auto" is 0.05 below 2,000 rows and 0.1 above.
     loss : str, Loss or callable
         {losses}
     featurizer : str or callable, default="mlp"
         What turns inputs into features: "mlp", "resnet", "convnet" (images), "rbf", "fourier", "bspline", or any
         factory (see :mod:`vpboost.featurizers`).
     width, depth, activation : int, int, str, optional
-        Size and activation of a named featurizer. By default a width that grows with the number of rows (8, 16 or 32)
-        and the featurizer's own depth and activation.
+        Size and activation of a named featurizer. By default a width of 16 below 10,000 rows and 32 above, and
+        the featurizer's own depth and activation.
     method : {{"vp", "gd", "vp_start", "vp_end", "vp_start_end"}}, default="vp"
         When linear weights are solved for in closed form; "vp" is variable projection.
     optimizer : str or optax.GradientTransformation, default="adam"
         Optimiser of the featurizer's parameters.
     step_size : float, optional
         Peak step size of a named optimiser, 0.03 by default.
-    max_steps : int, default=200
+    max_steps : int, default=50
         Optimiser steps per stage.
     batch_size : int or "auto", default="auto"
         Rows per optimiser step; "auto" uses all up to 8,192 rows and batches of 4,096 above.
+    encoding : {{"auto", "plain", "quantile", "spline"}}, default="auto"
+        What the learners see of each numeric column: its standardised value ("plain"), also its normal score
+        ("quantile": for heavy tails), or also smooth steps between its quantiles ("spline": for rough functions).
+        "auto", here and in the next two, races five combinations for ten stages on the validation data and takes the
+        best (with 200 rows or more; "plain", 0 and 1 below).
+    inherit : float or "auto", default="auto"
+        Where a learner starts, in [0, 1): this part of the last learner's parameters plus the rest of a fresh draw.
+        0 starts afresh; 0.8 suits large tables.
+    max_features : float or "auto", default="auto"
+        Part of the columns that each learner sees, in (0, 1]; small values suit small noisy tables.
     candidates : int, default=1
         Initialisations trained side by side at each stage, of which the best is kept.
     reg_lambda : float, default=1e-4
@@ -34,11 +44,11 @@ PARAMETERS = """Parameters
     rho_accept, rho_small, gamma_up, gamma_down : float
         The trust region's cutoffs and factors; see :class:`vpboost.TrustRegion`.
     early_stopping_rounds : int, "auto" or None, default="auto"
-        Stop when the validation score has not improved for so many stages and keep the best. "auto" waits 20 stages
-        when validation data is given to ``fit`` and does not stop early otherwise; a number without validation data
-        sets ``validation_fraction`` of the rows aside.
+        Stop when the validation score has not improved for so many stages and keep the best; "auto" waits 10 stages.
+        Without validation data, ``validation_fraction`` of the rows is set aside ("auto": of 200 rows or more). None
+        does all stages on all rows.
     validation_fraction : float, default=0.15
-        Part of the rows set aside when early stopping is asked for without validation data.
+        Part of the rows set aside for validation when none are given.
     eval_metric : str or callable, optional
         What to watch on the validation data, by default the loss: {metrics}, or
         ``metric(y_true, y_pred) -> float`` where lower is better.{class_weight}
@@ -65,6 +75,10 @@ PARAMETERS = """Parameters
         Training loss and validation score of every stage.
     history_ : dict of arrays
         Every stage's loss, ρ, λ_w, alignment and so on; see :class:`vpboost.Record`.
+    profile_ : Profile
+        The encoding, inherit and max_features in use.
+    race_ : dict
+        Best validation score of each profile in the race; empty when there was nothing to choose.
     feature_importances_ : array of shape (n_features_in_,)
         Mean absolute derivative of the prediction by each input, times the input's spread; sums to one.
     n_features_in_, feature_names_in_
