@@ -55,6 +55,13 @@ def test_without_validation_data_some_rows_decide(short_race):
     assert small.evals_result_["validation"] == []
 
 
+def test_the_race_is_announced(short_race, capsys):
+    VPBoostRegressor(**QUICK, verbose=1).fit(*staircase())
+    printed = capsys.readouterr().err
+    assert "comparing 5 profiles" in printed
+    assert "chosen: Profile(encoding=" in printed
+
+
 def test_ctrl_c_during_the_race_leaves_a_model(monkeypatch):
     X, y = staircase()
     run = attempt.Attempt.run

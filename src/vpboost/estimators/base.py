@@ -1,5 +1,6 @@
 """What regressor and classifier share: checks, scaling, the fit and raw predictions."""
 
+import sys
 import warnings
 from typing import Any
 
@@ -104,7 +105,11 @@ class BaseVPBoost(Settings):
         else:
             parts = [train, held_out]
         attempts = [Attempt(self, profile, parts[0], parts[1]) for profile in choices]
+        if self.verbose:
+            print(f"comparing {len(choices)} profiles on a few stages each", file=sys.stderr)
         best, interrupted = race(attempts, self._rate(len(train[1])), seed)
+        if self.verbose:
+            print(f"chosen: {best.profile}, validation {best.best_score:.4g}", file=sys.stderr)
         self.race_ = {attempt.profile: attempt.best_score for attempt in attempts}
         if interrupted:
             return best, True
