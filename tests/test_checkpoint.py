@@ -7,6 +7,7 @@ import pytest
 from vpboost import VPBoostClassifier, VPBoostRegressor
 from vpboost.callbacks import Checkpoint
 from vpboost.checkpoint import CheckpointError, read_facts
+from vpboost.losses import Quantile
 
 QUICK = {"n_estimators": 9, "max_steps": 5, "width": 3, "inherit": 0.5, "max_features": 0.5, "encoding": "quantile"}
 
@@ -107,3 +108,23 @@ def test_settings_and_timing(tmp_path):
     often = Checkpoint(tmp_path / "fit", every=1000, seconds=1e-9)
     VPBoostRegressor(**QUICK, callbacks=[often]).fit(X, y)
     assert len(read_facts(tmp_path / "fit")["scores"]) == 9
+
+
+def test_a_fit_that_had_ended_stays_ended(tmp_path):
+    X, _ = data()
+    y = np.random.default_rng(1).normal(size=250)
+    options = {**QUICK, "n_estimators": 60, "early_stopping_rounds": 5, "learning_rate": 0.5, "random_state": None}
+    whole = VPBoostRegressor(**options, callbacks=[Checkpoint(tmp_path / "fit", every=1)]).fit(X, y)
+    resumed = VPBoostRegressor(**options).fit(X, y, resume_from=tmp_path / "fit")  # the file knows the seed
+    assert resumed.n_iter_ == whole.n_iter_ < 60
+    np.testing.assert_array_equal(resumed.predict(X), whole.predict(X))
+    with pytest.raises(ValueError, match="resume_from and going on by warm_start=True exclude each other"):
+        resumed.set_params(warm_start=True).fit(X, y, resume_from=tmp_path / "fit")
+
+
+def test_settings_that_are_objects_count(tmp_path):
+    X, y = data()
+    crash(tmp_path / "fit", VPBoostRegressor(**QUICK, loss=Quantile(0.9)), X, y)
+    with pytest.raises(CheckpointError, match="other settings"):
+        VPBoostRegressor(**QUICK, loss=Quantile(0.5)).fit(X, y, resume_from=tmp_path / "fit")
+    VPBoostRegressor(**QUICK, loss=Quantile(0.9)).fit(X, y, resume_from=tmp_path / "fit")

@@ -15,6 +15,7 @@ from sklearn.preprocessing import MinMaxScaler
 
 from oracles import central_difference
 from vpboost import ConvNet, VPBoostClassifier, VPBoostRegressor
+from vpboost.callbacks import EarlyStopping
 from vpboost.losses import Quantile
 
 #: one profile, so that nothing is raced, and few quick stages
@@ -359,3 +360,77 @@ def test_the_boosting_rate_depends_on_the_number_of_rows():
         auto = VPBoostRegressor(**options).fit(X[:n], y[:n]).predict(X)
         fixed = VPBoostRegressor(**{**options, "learning_rate": rate}).fit(X[:n], y[:n]).predict(X)
         np.testing.assert_array_equal(auto, fixed)
+
+
+def test_importances_of_large_tables_look_at_all_of_it():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, size=(9000, 2))
+    y = np.where(X[:, 0] > 0, 4 * X[:, 0], 0) + 0.1 * X[:, 1]  # the first column matters in its upper half only
+    model = VPBoostRegressor(**{**QUICK, "n_estimators": 2, "max_steps": 30}, early_stopping_rounds=None).fit(X, y)
+    assert model.feature_importances_[0] > 0.8
+
+
+def test_validation_data_may_be_a_frame():
+    pd = pytest.importorskip("pandas")
+    X, y = regression()
+    numbers = pd.DataFrame(X, columns=["a", "b", "c"])
+    texts = numbers.assign(kind=np.where(X[:, 0] > 0, "up", "down"))
+    for frame in (numbers, texts):
+        model = VPBoostRegressor(**QUICK).fit(frame[:200], y[:200], X_val=frame[200:], y_val=y[200:])
+        assert len(model.evals_result_["validation"]) == model.n_iter_
+    with pytest.raises(ValueError, match="X must be a data frame with the columns of training"):
+        model.predict(np.zeros((2, 4)))
+    texts.columns = ["a", "a", "c", "kind"]
+    with pytest.raises(ValueError, match="unique column names"):
+        VPBoostRegressor(**QUICK).fit(texts, y)
+
+
+def test_going_on_with_validation_data_that_came_later():
+    X, y = regression()
+    options = {**QUICK, "n_estimators": 4, "early_stopping_rounds": None}
+    model = VPBoostRegressor(**options, warm_start=True).fit(X, y)
+    model.set_params(n_estimators=7, early_stopping_rounds=5).fit(X, y, X_val=X, y_val=y)
+    assert model.best_iteration_ == model.n_iter_ == 7  # every stage improved
+
+
+def test_going_on_keeps_the_seed_and_with_it_the_rows_set_aside():
+    X, y = regression()
+    options = {**QUICK, "early_stopping_rounds": 3}
+    model = VPBoostRegressor(**{**options, "n_estimators": 2}, random_state=None, warm_start=True).fit(X, y)
+    model.set_params(n_estimators=6).fit(X, y)
+    whole = VPBoostRegressor(**options, random_state=model.seed_).fit(X, y)
+    np.testing.assert_array_equal(model.predict(X), whole.predict(X))
+
+
+def test_a_metric_that_is_nan_is_named():
+    X, _ = regression(n=64)
+    y = np.zeros(64, dtype=int)
+    y[:2] = 1
+    with pytest.raises(ValueError, match="eval_metric='auc' is NaN on the validation data"):
+        VPBoostClassifier(**QUICK, eval_metric="auc").fit(X, y, X_val=X[5:20], y_val=y[5:20])
+    with pytest.raises(ValueError, match="early stopping needs a validation score"):
+        VPBoostClassifier(**QUICK, callbacks=[EarlyStopping(3)]).fit(X, y)
+
+
+def test_numpy_numbers_are_numbers():
+    X, y = regression(n=60)
+    options = {"n_estimators": np.int64(2), "width": np.int64(3), "max_steps": np.int32(5), "depth": np.int64(1)}
+    model = VPBoostRegressor(**options, learning_rate=np.float32(0.5), candidates=np.int64(2)).fit(X, y)
+    assert model.n_iter_ == 2
+
+
+def test_repeated_rows_are_not_torn_apart():
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 4, size=(4000, 4)).astype(float)
+    y = (rng.uniform(size=4000) < 1 / (1 + np.exp(1.5 - X[:, 0]))).astype(int)
+    model = VPBoostClassifier(**{**QUICK, "n_estimators": 20}).fit(X, y)
+    assert model.best_score_ < 0.62  # the noise allows 0.59; torn apart, validation would be worse than guessing
+
+
+def test_data_dependent_featurizers_see_all_of_the_table():
+    X = np.sort(np.random.default_rng(0).uniform(-1, 1, size=(1700, 1)), axis=0)
+    model = VPBoostRegressor(
+        **PLAIN, n_estimators=1, max_steps=0, featurizer="rbf", width=64, early_stopping_rounds=None
+    )
+    centres = model.fit(X, X[:, 0]).ensemble_.featurizers.featurizer.featurizer.centres
+    assert np.asarray(centres).max() > 1.3  # in units of the spread, the table reaches 1.7

@@ -29,6 +29,9 @@ def test_profiles_respect_what_is_fixed_and_the_shape():
     assert profiles("spline", "auto", 0.5, (500, 80)) == [Profile("spline", 0.7, 0.5), Profile("spline", 0.0, 0.5)]
     assert profiles("auto", 0.0, 1.0, (500, 8)) == [Profile(e, 0.0, 1.0) for e in ("plain", "quantile", "spline")]
     assert profiles("auto", "auto", "auto", (500, 28, 28)) == [Profile("plain", 0.0, None)]
+    assert profiles("plain", 0.0, None, (500, 28, 28)) == [Profile("plain", 0.0, None)]
+    with pytest.raises(ValueError, match="encoding='spline' and max_features='auto' are for tables; X holds images"):
+        profiles("spline", "auto", "auto", (500, 28, 28))
 
 
 def test_the_race_keeps_the_profile_that_validates_best(short_race):
@@ -104,15 +107,18 @@ def test_input_gradients_of_every_profile(profile):
 
 
 def test_rows_set_aside_leave_every_class():
-    target, weight = np.repeat([0, 1, 2], [2, 5, 93]), np.ones(100)
-    weight[0] = 0
+    target, groups = np.repeat([0, 1, 2], [2, 5, 93]), np.arange(100)
     for seed in range(20):
-        train, aside = hold_out(target, weight, 0.9, seed, keep_classes=True)
-        assert set(target[train][weight[train] > 0]) == {0, 1, 2}
+        train, aside = hold_out(target, groups, 0.9, seed, keep_classes=True)
+        assert set(target[train]) == {0, 1, 2}
         assert len(aside) == 90
         np.testing.assert_array_equal(np.sort([*train, *aside]), np.arange(100))
+        together = groups // 4
+        train, aside = hold_out(target, together, 0.5, seed, keep_classes=False)
+        assert not set(together[train]) & set(together[aside])
+        assert len(aside) == 48  # twelve whole groups of four
     with pytest.raises(ValueError, match=r"validation_fraction=0\.001 of 100 rows leaves no row"):
-        hold_out(target, weight, 0.001, 0, keep_classes=False)
+        hold_out(target, groups, 0.001, 0, keep_classes=False)
 
 
 def test_rare_classes_survive_the_split(short_race):
@@ -130,7 +136,7 @@ def test_rare_classes_survive_the_split(short_race):
         ({"encoding": "bins"}, "encoding must be 'auto' or one of .*, got 'bins'"),
         ({"inherit": 1.0}, r"inherit must be 'auto' or in \[0, 1\), got 1.0"),
         ({"inherit": True}, r"inherit must be 'auto' or in \[0, 1\), got True"),
-        ({"max_features": 0}, r"max_features must be 'auto' or in \(0, 1\], got 0"),
+        ({"max_features": 0}, r"max_features must be 'auto', None or in \(0, 1\], got 0"),
         ({"learning_rate": "fast"}, r"learning_rate must be 'auto' or in \(0, 1\], got 'fast'"),
     ],
 )

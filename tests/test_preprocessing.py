@@ -71,12 +71,27 @@ def test_targets_go_there_and_back(kind):
 def test_canonical_rows_merge_and_sort():
     X = np.array([[2.0], [1.0], [2.0], [3.0]])
     y = np.array([[0.0], [5.0], [0.0], [1.0]])
-    rows, weight = canonical_rows(X, y, np.array([1.0, 2.0, 3.0, 0.0]))
+    rows, weight, groups = canonical_rows(X, y, np.array([1.0, 2.0, 3.0, 0.0]))
     np.testing.assert_array_equal(rows, [1, 0])
     np.testing.assert_array_equal(weight, [2.0, 4.0])
-    rows, weight = canonical_rows(X, y, np.array([1.0, 2.0, 3.0, 0.0]), most_rows=2)
+    np.testing.assert_array_equal(groups, [0, 1])
+    rows, weight, groups = canonical_rows(X, y, np.array([1.0, 2.0, 3.0, 0.0]), most_rows=2)
     np.testing.assert_array_equal(rows, [0, 1, 2])
     np.testing.assert_array_equal(weight, [1.0, 2.0, 3.0])
+    np.testing.assert_array_equal(groups, [0, 1, 2])
+    X[0] = 1.0  # the same input with two targets
+    np.testing.assert_array_equal(canonical_rows(X, y, np.ones(4))[2], [0, 0, 1, 2])
+
+
+def test_levels_do_not_depend_on_missing_values_elsewhere():
+    pd = pytest.importorskip("pandas")
+    train = pd.DataFrame({"level": pd.Categorical([1, 2, None]), "text": pd.array(["a", None, "b"], dtype="string")})
+    encoder = InputEncoder().fit(train, np.ones(3))
+    assert [c.levels for c in encoder.categories_] == [("1", "2", "<missing>"), ("<missing>", "a", "b")]
+    new = pd.DataFrame({"level": pd.Categorical([2, 1]), "text": pd.array(["b", "a"], dtype="string")})
+    np.testing.assert_array_equal(encoder.transform(new), [[0, 1, 0, 0, 0, 1], [1, 0, 0, 0, 1, 0]])
+    with pytest.raises(ValueError, match="column 'x' has infinite values"):
+        InputEncoder().fit(pd.DataFrame({"x": [1.0, np.inf], "t": ["a", "b"]}), np.ones(2))
 
 
 def test_scores_match_scikit_learn():

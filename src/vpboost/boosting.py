@@ -333,7 +333,7 @@ def check_arguments(loss: Any, featurizer: Any, n_learners: Any, callback: Any) 
         raise TypeError(f"loss must be a vpboost loss (wrap a function in CustomLoss), got {type(loss).__name__}")
     if not callable(featurizer):
         raise TypeError(f"featurizer must be callable as featurizer(key, rows), got {type(featurizer).__name__}")
-    if isinstance(n_learners, bool) or not isinstance(n_learners, int) or n_learners < 0:
+    if isinstance(n_learners, bool) or not isinstance(n_learners, int | np.integer) or n_learners < 0:
         raise ValueError(f"n_learners must be a whole number of at least 0, got {n_learners!r}")
     if callback is not None and not callable(callback):
         raise TypeError(f"callback must be callable, got {type(callback).__name__}")

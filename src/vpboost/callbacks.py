@@ -59,6 +59,8 @@ class EarlyStopping:
 
     def see(self, stage: int, score: float) -> bool:
         """Take note of a stage's score; return True when it is time to stop."""
+        if math.isnan(score) and stage == 0:
+            raise ValueError("early stopping needs a validation score, got NaN: give X_val and y_val to fit")
         if stage == 0:  # a new fit
             self.best_score_, self.best_stage_ = math.inf, -1
         if score < self.best_score_ - self.min_delta:

@@ -11,6 +11,9 @@ from jaxtyping import Array, Float
 from .blocks import Layout, rows_per_block
 from .losses import Loss
 
+#: Training inputs that featurizer factories get to see, at the most.
+SAMPLE_ROWS = 1024
+
 
 class Data(eqx.Module):
     """Inputs, prepared targets and sample weights (summing to one) in blocks of rows."""
@@ -21,10 +24,18 @@ class Data(eqx.Module):
     layout: Layout = eqx.field(static=True)
     n_outputs: int = eqx.field(static=True)
 
-    def sample(self, n_rows: int = 1024) -> Array:
+    def sample(self, n_rows: int = SAMPLE_ROWS) -> Array:
         """Return up to ``n_rows`` training inputs, evenly spaced over the data."""
-        every = max(self.layout.n_rows // n_rows, 1)
-        return jnp.asarray(self.layout.merge(np.asarray(self.x))[::every][:n_rows])
+        return jnp.asarray(evenly_spaced(self.layout.merge(np.asarray(self.x)), n_rows))
+
+
+def evenly_spaced(rows: np.ndarray, n_rows: int) -> np.ndarray:
+    """Return up to ``n_rows`` of the rows, from the first to the last part of them.
+
+    >>> evenly_spaced(np.arange(7), 3).tolist()
+    [0, 3, 6]
+    """
+    return rows[:: -(-len(rows) // n_rows)]
 
 
 def prepare(

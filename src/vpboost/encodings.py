@@ -1,7 +1,7 @@
 """Smooth one-dimensional encodings that give a network more of a column than its standardised value.
 
-Each is fitted on one standardised column and turns it into one or more columns, once continuously differentiable, with
-the derivatives that input gradients need.
+Each is fitted on one standardised column and turns it into one or more columns with continuous derivatives, which input
+gradients need (but for the ends of the training range, where a normal score stops rising).
 """
 
 from typing import Any
@@ -68,7 +68,8 @@ class Steps:
 
 def distribution(values: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the distinct values in order and the weighted distribution function at their middle, inside (0, 1)."""
-    points, place = np.unique(values, return_inverse=True)
+    # values that differ by rounding alone are one
+    points, place = np.unique(np.round(values, 9), return_inverse=True)
     mass = np.bincount(place.reshape(-1), weights=weight)
     points, mass = points[mass > 0], mass[mass > 0]
     return points, (np.cumsum(mass) - mass / 2) / mass.sum()

@@ -7,6 +7,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
 from .featurizers import Factory, require_vector, with_bias
@@ -57,6 +58,8 @@ def example(factory: Factory, bias: bool, rows: Array) -> Any:
 
 def compared_by_value(factory: Any) -> Any:
     """Return ``functools.partial`` objects as trees of their arguments, so that a later fit finds compiled programs."""
+    if isinstance(factory, np.generic):
+        return factory.item()  # a size, which must not be traced
     if not isinstance(factory, partial):
         return factory
     options = {name: compared_by_value(value) for name, value in factory.keywords.items()}

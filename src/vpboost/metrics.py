@@ -36,6 +36,8 @@ def _negative_auc(y: np.ndarray, probability: np.ndarray, weight: np.ndarray) ->
 
     if probability.shape[1] != 2:
         raise ValueError(f"eval_metric='auc' needs two classes, got {probability.shape[1]}")
+    if len(np.unique(y)) < 2:
+        return float("nan")
     return -float(roc_auc_score(y, probability[:, 1], sample_weight=weight))
 
 

@@ -222,36 +222,44 @@ def column_values(column: Any) -> np.ndarray:
             return column.to_numpy(dtype=np.float64, na_value=np.nan)  # pandas
         except TypeError:
             return np.asarray(column.to_numpy(), dtype=np.float64)  # polars
+    if dtype == "category":  # pandas; as objects at once: whole numbers beside missing values would turn into floats
+        return np.asarray(column.astype(object), dtype=object)
     values = np.asarray(column)
-    # a categorical column stays one when its levels are numbers
-    return values.astype(object) if dtype.lower().startswith(("category", "categorical", "enum")) else values
+    return values.astype(object) if dtype.lower().startswith(("categorical", "enum")) else values
 
 
 def as_numbers(values: np.ndarray, name: Any) -> np.ndarray:
-    """Return values as float64; raise ``ValueError`` naming the column if they are not numbers."""
+    """Return values as float64; raise ``ValueError`` naming the column if they are not numbers, or infinite."""
     try:
-        return values.astype(np.float64)
+        numbers = values.astype(np.float64)
     except (TypeError, ValueError) as error:
         raise ValueError(f"column {name!r} was numeric in training, got values of type {values.dtype}") from error
+    if np.isinf(numbers).any():
+        raise ValueError(f"column {name!r} has infinite values; use NaN for missing ones")
+    return numbers
 
 
 def level_name(value: Any) -> str:
     """Return a category as text; None and NaN are one level."""
-    missing = value is None or value != value
-    return "<missing>" if missing or str(value) in ("<NA>", "NaT") else str(value)
+    missing = value is None or str(value) in ("<NA>", "NaT") or value != value
+    return "<missing>" if missing else str(value)
 
 
 def canonical_rows(
     X: np.ndarray, target: np.ndarray, weight: np.ndarray, most_rows: int = 20_000
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return which rows to keep and their weights: none of weight zero, equal ones merged, in sorted order.
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return which rows to keep, none of weight zero, equal ones merged, in sorted order; their weights; their groups.
+
+    Rows of one group have equal inputs (and different targets): a split into parts should keep them together.
 
     A model then depends neither on the order of the rows nor on whether a row is repeated or given more weight. Above
     ``most_rows`` rows only those of weight zero are dropped: sorting would cost more than it is worth.
     """
     kept = np.flatnonzero(weight > 0)
     if len(kept) > most_rows:
-        return kept, weight[kept]
-    table = np.concatenate([X[kept].reshape(len(kept), -1), target[kept].reshape(len(kept), -1)], axis=1)
+        return kept, weight[kept], np.arange(len(kept))
+    inputs, outputs = X[kept].reshape(len(kept), -1), target[kept].reshape(len(kept), -1)
+    table = np.concatenate([inputs, outputs], axis=1)
     _, first, inverse = np.unique(table, axis=0, return_index=True, return_inverse=True)
-    return kept[first], np.bincount(inverse.reshape(-1), weights=weight[kept])
+    _, group = np.unique(inputs[first], axis=0, return_inverse=True)
+    return kept[first], np.bincount(inverse.reshape(-1), weights=weight[kept]), group.reshape(-1)

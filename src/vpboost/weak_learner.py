@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
@@ -130,7 +131,7 @@ class Training(eqx.Module):
             value = getattr(self, name)
             if name == "batch_size" and value is None:
                 continue
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
                 raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
         if self.step_size is not None and not 0 < self.step_size < float("inf"):
             raise ValueError(f"step_size must be positive and finite, got {self.step_size!r}")

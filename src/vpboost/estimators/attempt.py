@@ -13,6 +13,7 @@ import numpy as np
 from ..boosting import Boosted, Stage, boost
 from ..callbacks import Progress
 from ..checkpoint import CheckpointError, digest, read_checkpoint, read_facts
+from ..data import SAMPLE_ROWS, evenly_spaced
 from ..initial import example
 from ..metrics import score_function
 from ..preprocessing import InputEncoder, take
@@ -64,6 +65,11 @@ class Attempt:
             if self.held_out is not None and metric is not None:
                 prediction = model._from_raw(stage.validation_prediction)
                 score = metric(model._plain(self.held_out[1]), prediction, self.held_out[2])
+            if np.isnan(score) and self.held_out is not None and not self.scores:
+                raise ValueError(
+                    f"eval_metric={model.eval_metric!r} is NaN on the validation data (a single class? a single row?); "
+                    "give other validation data as X_val and y_val, or another eval_metric"
+                )
             self.scores.append(score)
             return watch(Progress(stage, n_learners, score, {**facts, "scores": self.scores}))
 
@@ -92,7 +98,7 @@ class Attempt:
         """Return what must be the same for a checkpoint to be of use."""
         data = digest([*self.train, *(self.validation or ())])
         settings = {
-            name: value if value is None or isinstance(value, str | int | float) else type(value).__name__
+            name: describe_setting(value)
             for name, value in self.model.get_params(deep=False).items()
             if name not in FREE_TO_CHANGE
         }
@@ -101,11 +107,11 @@ class Attempt:
     def restore(self, path: Any, seed: int) -> Boosted:
         """Return the state that a checkpoint of this very fit holds."""
         found, wanted = read_facts(path), self.facts(seed)
-        for name in ("data", "settings", "seed"):
+        for name in ("seed", "settings", "data"):
             if found.get(name) != wanted[name]:
                 raise CheckpointError(f"{path} was written by a fit with other {name}; it cannot be resumed here")
         with jax.enable_x64(np.dtype(self.model.dtype) == np.float64):
-            rows = jnp.asarray(self.train[0][:1], self.model.dtype)
+            rows = jnp.asarray(evenly_spaced(self.train[0], SAMPLE_ROWS), self.model.dtype)
             boosted = read_checkpoint(path, example(self.factory(), True, rows))
         self.scores = [float(score) for score in found["scores"]]
         return boosted
@@ -140,16 +146,24 @@ def race(attempts: list[Attempt], rate: float, seed: int) -> tuple[Attempt, bool
     return min(attempts, key=lambda attempt: attempt.best_score), stop.is_set()
 
 
+def describe_setting(value: Any) -> str:
+    """Return a setting as text that is the same in another process."""
+    text = repr(value)
+    return type(value).__name__ if " at 0x" in text else text
+
+
 def hold_out(
-    target: np.ndarray, weight: np.ndarray, fraction: float, seed: int, keep_classes: bool
+    target: np.ndarray, groups: np.ndarray, fraction: float, seed: int, keep_classes: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rows to train on and those set aside; with ``keep_classes`` the former have every class."""
-    order = np.random.default_rng(seed).permutation(len(target))
+    """Return the rows to train on and those set aside, whole groups; with ``keep_classes`` the former have every class.
+
+    Rows of equal inputs are one group: were they torn apart, training would see the same inputs with other targets.
+    """
+    order = np.random.default_rng(seed).permutation(int(groups.max()) + 1)
     if keep_classes:
-        present = np.flatnonzero(weight > 0)
-        needed = present[np.unique(target[present], return_index=True)[1]]
-        order = order[~np.isin(order, needed)]
-    aside = np.sort(order[: round(fraction * len(target))])
+        order = order[~np.isin(order, groups[np.unique(target, return_index=True)[1]])]
+    sizes = np.cumsum(np.bincount(groups)[order])
+    aside = np.flatnonzero(np.isin(groups, order[sizes <= round(fraction * len(target))]))
     train = np.setdiff1d(np.arange(len(target)), aside)
     if not len(aside) or not len(train):
         raise ValueError(

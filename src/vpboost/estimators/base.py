@@ -11,7 +11,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from ..boosting import Boosted, Record
 from ..callbacks import EarlyStopping, Progress, ProgressDisplay
 from ..checkpoint import read_facts
-from ..data import check_weights
+from ..data import check_weights, evenly_spaced
 from ..preprocessing import InputEncoder, TargetScaler, canonical_rows, has_text, is_frame, n_rows, take
 from .attempt import Attempt, Part, hold_out, race, take_part
 from .portfolio import LEAST_ROWS, Profile, profiles
@@ -23,6 +23,7 @@ class BaseVPBoost(Settings):
 
     boosted_: Boosted
     profile_: Profile
+    seed_: int
     evals_result_: dict[str, list[float]]
 
     def __sklearn_tags__(self) -> Any:
@@ -67,40 +68,47 @@ class BaseVPBoost(Settings):
         """
         loss_given = self._check_settings()
         going_on = self.warm_start and hasattr(self, "boosted_")
+        if going_on and resume_from is not None:
+            raise ValueError("resume_from and going on by warm_start=True exclude each other; use a fresh estimator")
         inputs = self._check_inputs(X, reset=not going_on)
         target = self._check_target(y, reset=not going_on)
         if len(target) != n_rows(inputs):
             raise ValueError(f"X and y must have as many rows, got {n_rows(inputs)} and {len(target)}")
         weight = self._check_weight(sample_weight, y, n_rows(inputs), "sample_weight")
-        seed = self._seed()
+        facts = None if resume_from is None else read_facts(resume_from)
+        seed = self._seed(self.seed_ if going_on else None if facts is None else facts["seed"])
         encoded = InputEncoder().fit(inputs, weight).transform(inputs)
-        rows, weight = canonical_rows(encoded, target, weight)
+        rows, weight, groups = canonical_rows(encoded, target, weight)
         data = take(inputs, rows), target[rows], weight
-        train, held_out = self._split(data, X_val, y_val, sample_weight_val, eval_set, seed)
+        train, held_out = self._split(data, groups, X_val, y_val, sample_weight_val, eval_set, seed)
         self._check_trimmed(train[1])
         if going_on:
             attempt = Attempt(self, self.profile_, train, held_out, self.input_encoder_)
-            attempt.scores = list(self.evals_result_["validation"])
+            scores = self.evals_result_["validation"]
+            attempt.scores = [*scores, *[float("nan")] * (self.n_iter_ - len(scores))]
             return self._boost(attempt, seed, self.boosted_)
         self.loss_, kind = self._resolve_loss(loss_given)
         self.target_scaler_ = TargetScaler(kind).fit(self.loss_.prepare_targets(train[1]), train[2])
-        if resume_from is not None:
-            attempt = Attempt(self, Profile(*read_facts(resume_from)["profile"]), train, held_out)
-            return self._boost(attempt, seed, attempt.restore(resume_from, seed))
-        attempt, interrupted = self._choose_profile(train, held_out, seed)
+        self.race_: dict[Profile, float] = {}
+        self.seed_ = seed
+        if facts is not None:
+            attempt = Attempt(self, Profile(*facts["profile"]), train, held_out)
+            return self._boost(attempt, seed, attempt.restore(resume_from, seed), recall=True)
+        attempt, interrupted = self._choose_profile(train, groups, held_out, seed)
         if interrupted:
             status = f"interrupted after {len(attempt.scores)} stages, while profiles were compared"
             return self._store(attempt, attempt.boosted._replace(status=status), cut_at_best=True)
         return self._boost(attempt, seed, None)
 
-    def _choose_profile(self, train: Part, held_out: Part | None, seed: int) -> tuple[Attempt, bool]:
+    def _choose_profile(
+        self, train: Part, groups: np.ndarray, held_out: Part | None, seed: int
+    ) -> tuple[Attempt, bool]:
         """Return an attempt with the profile that validates best, and whether Ctrl-C cut the choice short."""
         choices = profiles(self.encoding, self.inherit, self.max_features, np.shape(train[0]))
-        self.race_: dict[Profile, float] = {}
         if len(choices) == 1:
             return Attempt(self, choices[0], train, held_out), False
         if held_out is None:
-            rows = hold_out(train[1], train[2], self.validation_fraction, seed, self._is_classifier)
+            rows = hold_out(train[1], groups, self.validation_fraction, seed, self._is_classifier)
             parts = [take_part(train, part) for part in rows]
         else:
             parts = [train, held_out]
@@ -116,20 +124,21 @@ class BaseVPBoost(Settings):
         encoder = None if held_out is None else best.encoder
         return Attempt(self, best.profile, train, held_out, encoder), False
 
-    def _boost(self, attempt: Attempt, seed: int, resume: Boosted | None) -> Any:
-        """Run the boosting loop and store what came of it."""
+    def _boost(self, attempt: Attempt, seed: int, resume: Boosted | None, recall: bool = False) -> Any:
+        """Run the boosting loop and store what came of it; ``recall`` tells early stopping of the stages before."""
         display = ProgressDisplay() if self.verbose else None
         stopping = self._early_stopping(attempt.held_out)
         watching = [c for c in (stopping, display) if c is not None] + list(self.callbacks or [])
-        if stopping is not None and not self.warm_start:
-            for stage, score in enumerate(attempt.scores):  # of a fit that is resumed
-                stopping.see(stage, score)
+        ended = False
+        if stopping is not None and recall:
+            ended = any([stopping.see(stage, score) for stage, score in enumerate(attempt.scores)])
 
         def watch(progress: Progress) -> bool:
             return any([bool(callback.after_stage(progress)) for callback in watching])
 
         try:
-            boosted = attempt.run(self.n_estimators, self._rate(len(attempt.train[1])), seed, watch, resume)
+            n_learners = len(attempt.scores) if ended else int(self.n_estimators)
+            boosted = attempt.run(n_learners, self._rate(len(attempt.train[1])), seed, watch, resume)
         finally:
             if display is not None:
                 display.close()
@@ -152,7 +161,7 @@ class BaseVPBoost(Settings):
             kept = int(self.history_["accepted"][: best + 1].sum())
         self.best_iteration_ = kept
         self.ensemble_ = boosted.ensemble.truncate(kept)
-        self._importances(attempt.train[0][: 4 * 1024])
+        self._importances(evenly_spaced(attempt.train[0], 4096))
         return self
 
     def _importances(self, x: np.ndarray) -> None:
@@ -174,13 +183,20 @@ class BaseVPBoost(Settings):
             return None
         return EarlyStopping(10 if self.early_stopping_rounds == "auto" else int(self.early_stopping_rounds))
 
-    def _seed(self) -> int:
+    def _seed(self, earlier: int | None) -> int:
+        """Return the seed of a fit; one that goes on keeps its earlier seed unless ``random_state`` is a number."""
         if isinstance(self.random_state, int | np.integer):
             return int(self.random_state)
+        if earlier is not None:
+            return earlier
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def _check_inputs(self, X: Any, reset: bool) -> Any:
-        if is_frame(X) and (has_text(X) if reset else bool(self.input_encoder_.categories_)):
+        if reset:
+            self.has_categories_ = is_frame(X) and has_text(X)
+        if self.has_categories_:
+            if not is_frame(X):
+                raise ValueError("X must be a data frame with the columns of training, which had categories")
             validate_data(self, X, skip_check_array=True, reset=reset)
             if X.shape[0] == 0:
                 raise ValueError(f"Found array with 0 sample(s) (shape={X.shape}) while a minimum of 1 is required.")
@@ -195,14 +211,17 @@ class BaseVPBoost(Settings):
             return np.ones(n)
         weight = _check_sample_weight(sample_weight, np.zeros((n, 1)), dtype=np.float64)
         try:
-            return check_weights(weight, n) * weight.max()
+            check_weights(weight, n)
         except ValueError as error:
             raise ValueError(str(error).replace("sample_weight", name)) from None
+        return weight
 
     def _check_trimmed(self, target: np.ndarray) -> None:
         """Check targets once rows of weight zero are gone."""
 
-    def _split(self, data: Part, X_val: Any, y_val: Any, w_val: Any, pair: Any, seed: int) -> tuple[Part, Part | None]:
+    def _split(
+        self, data: Part, groups: np.ndarray, X_val: Any, y_val: Any, w_val: Any, pair: Any, seed: int
+    ) -> tuple[Part, Part | None]:
         """Return training and validation parts; the latter None without any."""
         if pair is not None:
             if X_val is not None:
@@ -221,7 +240,7 @@ class BaseVPBoost(Settings):
         too_few = self.early_stopping_rounds == "auto" and len(data[1]) < LEAST_ROWS
         if self.early_stopping_rounds is None or too_few:
             return data, None
-        kept, aside = hold_out(data[1], data[2], self.validation_fraction, seed, self._is_classifier)
+        kept, aside = hold_out(data[1], groups, self.validation_fraction, seed, self._is_classifier)
         return take_part(data, kept), take_part(data, aside)
 
     # --- predictions --------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ PARAMETERS = """Parameters
         Stages of boosting at the most; early stopping may use fewer.
     learning_rate : float or "auto", default="auto"
         Boosting rate in (0, 1]: the fraction of each learner that is added. Smaller with more stages generalises
-        better. "auto" is 0.05 below 2,000 rows and 0.1 above.
+        better. "auto" is 0.05 below 2,000 training rows and 0.1 above.
     loss : str, Loss or callable
         {losses}
     featurizer : str or callable, default="mlp"
@@ -28,13 +28,13 @@ PARAMETERS = """Parameters
     encoding : {{"auto", "plain", "quantile", "spline"}}, default="auto"
         What the learners see of each numeric column: its standardised value ("plain"), also its normal score
         ("quantile": for heavy tails), or also smooth steps between its quantiles ("spline": for rough functions).
-        "auto", here and in the next two, races five combinations for ten stages on the validation data and takes the
-        best (with 200 rows or more; "plain", 0 and 1 below).
+        "auto", here and in the next two, races the combinations of the portfolio, five at the most, for ten stages on
+        the validation data and takes the best (with 200 training rows or more; "plain", 0 and 1 below).
     inherit : float or "auto", default="auto"
         Where a learner starts, in [0, 1): this part of the last learner's parameters plus the rest of a fresh draw.
         0 starts afresh; 0.8 suits large tables.
-    max_features : float or "auto", default="auto"
-        Part of the columns that each learner sees, in (0, 1]; small values suit small noisy tables.
+    max_features : float, "auto" or None, default="auto"
+        Part of the columns that each learner sees, in (0, 1]; small values suit small noisy tables. None is 1.
     candidates : int, default=1
         Initialisations trained side by side at each stage, of which the best is kept.
     reg_lambda : float, default=1e-4
@@ -45,13 +45,13 @@ PARAMETERS = """Parameters
         The trust region's cutoffs and factors; see :class:`vpboost.TrustRegion`.
     early_stopping_rounds : int, "auto" or None, default="auto"
         Stop when the validation score has not improved for so many stages and keep the best; "auto" waits 10 stages.
-        Without validation data, ``validation_fraction`` of the rows is set aside ("auto": of 200 rows or more). None
-        does all stages on all rows.
+        Without validation data, ``validation_fraction`` of the rows is set aside ("auto": of 200 distinct rows or
+        more). None does all stages on all rows.
     validation_fraction : float, default=0.15
         Part of the rows set aside for validation when none are given.
     eval_metric : str or callable, optional
         What to watch on the validation data, by default the loss: {metrics}, or
-        ``metric(y_true, y_pred) -> float`` where lower is better.{class_weight}
+        ``metric(y_true, y_pred) -> float`` where lower is better (repeated rows count once in it).{class_weight}
     warm_start : bool, default=False
         Go on from the previous fit, adding stages up to ``n_estimators``.
     callbacks : list, optional
@@ -80,6 +80,7 @@ PARAMETERS = """Parameters
     race_ : dict
         Best validation score of each profile in the race; empty when there was nothing to choose.
     feature_importances_ : array of shape (n_features_in_,)
-        Mean absolute derivative of the prediction by each input, times the input's spread; sums to one.
+        Mean absolute derivative of the prediction by each input, times the input's spread; sums to one. One per pixel
+        for images.
     n_features_in_, feature_names_in_
         As in scikit-learn."""

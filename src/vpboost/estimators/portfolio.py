@@ -17,7 +17,7 @@ class Profile(NamedTuple):
 
     encoding: str  #: see :mod:`vpboost.encodings`
     inherit: float  #: see :class:`vpboost.Training`
-    max_features: float | None  #: see :class:`vpboost.featurizers.SomeColumns`; None for inputs that are not tables
+    max_features: float | None  #: see :class:`vpboost.featurizers.SomeColumns`; None does without it
 
 
 PORTFOLIO = (
@@ -46,8 +46,8 @@ def check_choices(encoding: Any, inherit: Any, max_features: Any) -> None:
         raise ValueError(f"encoding must be 'auto' or one of {sorted(ENCODINGS)}, got {encoding!r}")
     if inherit != "auto" and not (is_number(inherit) and 0 <= inherit < 1):
         raise ValueError(f"inherit must be 'auto' or in [0, 1), got {inherit!r}")
-    if max_features != "auto" and not (is_number(max_features) and 0 < max_features <= 1):
-        raise ValueError(f"max_features must be 'auto' or in (0, 1], got {max_features!r}")
+    if max_features not in ("auto", None) and not (is_number(max_features) and 0 < max_features <= 1):
+        raise ValueError(f"max_features must be 'auto', None or in (0, 1], got {max_features!r}")
 
 
 def is_number(value: Any) -> bool:
@@ -58,13 +58,15 @@ def is_number(value: Any) -> bool:
 def profiles(encoding: Any, inherit: Any, max_features: Any, shape: tuple[int, ...]) -> list[Profile]:
     """Return the profiles to choose from for training inputs of this shape, what the user fixed being fixed."""
     if len(shape) > 2:
+        if encoding not in ("auto", "plain") or max_features not in ("auto", None):
+            raise ValueError(f"encoding={encoding!r} and max_features={max_features!r} are for tables; X holds images")
         return [Profile("plain", 0.0 if inherit == "auto" else float(inherit), None)]
 
     def fix(profile: Profile) -> Profile:
         return Profile(
             profile.encoding if encoding == "auto" else encoding,
             profile.inherit if inherit == "auto" else float(inherit),
-            profile.max_features if max_features == "auto" else float(max_features),
+            profile.max_features if max_features == "auto" else max_features,
         )
 
     if shape[0] < LEAST_ROWS:

@@ -33,6 +33,11 @@ OPTIONS = {
 }
 
 
+def plain(value: Any) -> Any:
+    """Return NumPy's numbers, as grids of parameters hold them, as Python's."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
 class Settings(BaseEstimator):
     """Constructor of the estimators, and the core's settings made from it."""
 
@@ -129,37 +134,37 @@ class Settings(BaseEstimator):
         return self._named_loss()
 
     def _training(self, n: int, inherit: float = 0.0) -> Training:
-        batch = (None if n <= 8192 else 4096) if self.batch_size == "auto" else self.batch_size
+        batch = (None if n <= 8192 else 4096) if self.batch_size == "auto" else plain(self.batch_size)
         return Training(
             method=self.method,
-            max_steps=self.max_steps,
+            max_steps=plain(self.max_steps),
             optimizer=self.optimizer,
-            step_size=self.step_size,
+            step_size=plain(self.step_size),
             batch_size=batch,
-            reg_theta=self.reg_theta,
-            candidates=self.candidates,
+            reg_theta=plain(self.reg_theta),
+            candidates=plain(self.candidates),
             inherit=inherit,
         )
 
     def _rate(self, n: int) -> float:
         """Return the boosting rate; small tables can afford more and smaller steps."""
-        return (0.05 if n < 2000 else 0.1) if self.learning_rate == "auto" else self.learning_rate
+        return (0.05 if n < 2000 else 0.1) if self.learning_rate == "auto" else float(self.learning_rate)
 
     def _trust_region(self, rate: float) -> TrustRegion:
         return TrustRegion(
-            reg_lambda=self.reg_lambda,
-            rho_accept=self.rho_accept,
-            rho_small=self.rho_small,
-            gamma_up=self.gamma_up,
-            gamma_down=self.gamma_down,
+            reg_lambda=plain(self.reg_lambda),
+            rho_accept=plain(self.rho_accept),
+            rho_small=plain(self.rho_small),
+            gamma_up=plain(self.gamma_up),
+            gamma_down=plain(self.gamma_down),
             rate=rate,
-            lambda_low=min(self.reg_lambda, 1e-12),
+            lambda_low=min(plain(self.reg_lambda), 1e-12),
         )
 
     def _factory(self, n: int) -> Callable:
         """Return the featurizer factory; a named one gets width, depth and activation where it takes them."""
         given = {"width": self.width, "depth": self.depth, "activation": self.activation}
-        given = {name: value for name, value in given.items() if value is not None}
+        given = {name: plain(value) for name, value in given.items() if value is not None}
         if not isinstance(self.featurizer, str):
             if not callable(self.featurizer):
                 raise TypeError(f"featurizer must be a name or a factory, got {type(self.featurizer).__name__}")

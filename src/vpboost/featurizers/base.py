@@ -116,9 +116,9 @@ def activation_function(activation: str | Callable[[Array], Array]) -> Callable[
 
 def check_count(name: str, value: int, least: int = 1) -> int:
     """Return ``value`` if it is a whole number of at least ``least``; raise ``ValueError`` naming it otherwise."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
-    return value
+    return int(value)
 
 
 def count_parameters(featurizer: Any) -> int:
