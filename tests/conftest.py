@@ -1,4 +1,5 @@
 import os
+from pathlib import Path
 
 # Most of the suite's time is compilation of small programs: ask XLA for less optimisation, before JAX is imported.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
@@ -10,6 +11,15 @@ from hypothesis import settings
 # compilation makes the first example slow
 settings.register_profile("vpboost", deadline=None)
 settings.load_profile("vpboost")
+
+
+@pytest.fixture(autouse=True)
+def bounded_number_of_programs():
+    """Forget compiled programs when there are many: each takes memory maps, of which Linux allows 65,530 a process."""
+    yield
+    maps = Path("/proc/self/maps")
+    if maps.exists() and maps.read_bytes().count(b"\n") > 15_000:
+        jax.clear_caches()
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from .featurizers import Factory, require_vector, with_bias
+from .featurizers import Factory, SomeColumns, require_vector, with_bias
 
 #: How many stages' initial featurizers are built by one call of the factory.
 STAGES_AT_ONCE = 16
@@ -30,9 +30,11 @@ def _initialise(factory: Factory, bias: bool, keys: Array, rows: Array) -> Any:
     return eqx.combine(jax.tree.map(lambda leaf: leaf.reshape(*keys.shape, *leaf.shape[1:]), arrays), structure)
 
 
-# random numbers take long to compile and no time to make: ask XLA for little optimisation
+initialise = eqx.filter_jit(_initialise)
+# random numbers take long to compile and no time to make. The estimators' race compiles several of these programs, so
+# for their featurizers XLA is asked for little optimisation (which changes the last bits of the numbers)
 _QUICKLY: dict[str, Any] = {"compiler_options": {"xla_backend_optimization_level": 0}}
-initialise = eqx.filter_jit(_initialise, **_QUICKLY)
+initialise_quickly = eqx.filter_jit(_initialise, **_QUICKLY)
 
 
 def initial_populations(
@@ -40,11 +42,12 @@ def initial_populations(
 ) -> Iterator[tuple[Array, Any]]:
     """Yield the training key and the initial featurizers of ``stage`` and all that follow, made a few at a time."""
     factory = compared_by_value(factory)
+    build = initialise_quickly if getattr(factory, "func", None) is SomeColumns else initialise
     while True:
         stages = jnp.arange(stage, stage + STAGES_AT_ONCE)
         keys = jax.vmap(lambda s: jax.random.split(jax.random.fold_in(key, s)))(stages)
         population_keys = jax.vmap(lambda k: jax.random.split(k, candidates))(keys[:, 0])
-        populations = initialise(factory, bias, population_keys, rows)
+        populations = build(factory, bias, population_keys, rows)
         for i in range(STAGES_AT_ONCE):
             yield keys[i, 1], take_stage(populations, jnp.asarray(i))
         stage += STAGES_AT_ONCE

@@ -32,7 +32,7 @@ class VPBoostRegressor(RegressorMixin, BaseVPBoost):
     >>> from vpboost import VPBoostRegressor
     >>> X = np.random.default_rng(0).uniform(-1, 1, size=(300, 2))
     >>> y = np.sin(3 * X[:, 0]) * X[:, 1]
-    >>> model = VPBoostRegressor(n_estimators=10).fit(X, y)
+    >>> model = VPBoostRegressor().fit(X, y)
     >>> bool(model.score(X, y) > 0.99)
     True
     """
