@@ -33,4 +33,4 @@ def random_problem(structure, n_rows=23, n_features=4, n_outputs=3, seed=0, bloc
         *([n_outputs] if structure == "identity" else []),
     )
     derivatives = Derivatives(jnp.asarray(layout.split_weights(weight)), jnp.asarray(layout.split(gradient)), blocked)
-    return jnp.asarray(layout.split(features)), derivatives, features, plain
+    return jnp.asarray(layout.split_inputs(features, float)), derivatives, features, plain

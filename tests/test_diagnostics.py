@@ -6,15 +6,19 @@ import pytest
 from oracles import explicit_reduced, featurizer_matrix
 from problems import STRUCTURES, random_problem
 from vpboost.diagnostics import cauchy_reduction, diagnose
-from vpboost.reduced import optimal_weights, reduce
+from vpboost.objective import summarise
+from vpboost.reduced import Reduced, optimal_weights, reduce
 
 
 @pytest.mark.parametrize("structure", STRUCTURES)
 @pytest.mark.parametrize("reg", [1e-4, 1.0])
-def test_diagnostics_match_explicit_matrices(structure, reg, x64):
+@pytest.mark.parametrize("solver", ["direct", "cg"])
+def test_diagnostics_match_explicit_matrices(structure, reg, solver, x64):
     features, derivatives, z, (weight, gradient, hessian) = random_problem(structure, 30, 4, 3, seed=4)
     weights = optimal_weights(reduce(features, derivatives), jnp.asarray(reg)).weights
-    found = jax.jit(diagnose)(features, weights, derivatives)
+    summary = summarise(lambda x: x, features, derivatives, solver)
+    assert isinstance(summary.system, Reduced) == (solver == "direct")
+    found = jax.jit(diagnose)(weights, summary, derivatives)
 
     g_bar, h_bar = explicit_reduced(z, weight, gradient, hessian)
     stacked = np.concatenate([np.sqrt(w) * a(3) for w, a in zip(weight, featurizer_matrix(z), strict=True)])

@@ -16,6 +16,7 @@ from vpboost.featurizers import (
     ResNet,
     WithBias,
     activation_function,
+    columns,
     count_parameters,
     with_bias,
 )
@@ -67,6 +68,29 @@ def test_featurizers_keep_the_protocol(name, x64):
 
 
 @pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("bias", [False, True])
+def test_features_side_by_side_are_those_of_single_inputs(name, bias, x64):
+    shape = (2, 9, 8) if name == "ConvNet" else (3,)
+    rows = jax.random.normal(jax.random.key(1), (11, *shape))
+    module = (with_bias(ALL[name]) if bias else ALL[name])(jax.random.key(0), rows)
+    expected = jnp.stack([module(row) for row in rows], axis=1)
+    np.testing.assert_allclose(columns(module, jnp.moveaxis(rows, 0, -1)), expected, atol=1e-13)
+
+
+def test_networks_compute_what_they_say(x64):
+    x = np.random.default_rng(0).normal(size=3)
+    mlp, resnet = (make(jax.random.key(0), jnp.zeros((2, 3)), width=4, depth=2) for make in (MLP, ResNet))
+    z = x
+    for layer in mlp.layers:
+        z = np.tanh(layer.weight @ z + layer.bias)
+    np.testing.assert_allclose(mlp(jnp.asarray(x)), z, rtol=1e-13)
+    z = np.tanh(resnet.opening.weight @ x + resnet.opening.bias)
+    for layer in resnet.blocks:
+        z = z + np.tanh(layer.weight @ z + layer.bias)
+    np.testing.assert_allclose(resnet(jnp.asarray(x)), z, rtol=1e-13)
+
+
+@pytest.mark.parametrize("name", ALL)
 def test_featurizers_differ_by_key_only(name):
     shape = (2, 9, 8) if name == "ConvNet" else (3,)
     rows = jax.random.normal(jax.random.key(1), (40, *shape))
@@ -113,7 +137,7 @@ def test_max_pool_matches_equinox(window, stride):
 
 def test_init_scale_multiplies_the_first_weights():
     rows = jnp.zeros((3, 2))
-    plain, scaled = (MLP(jax.random.key(0), rows, init_scale=s).network.layers for s in (1.0, 3.0))
+    plain, scaled = (MLP(jax.random.key(0), rows, init_scale=s).layers for s in (1.0, 3.0))
     np.testing.assert_allclose(scaled[0].weight, 3 * plain[0].weight, rtol=1e-6)
     np.testing.assert_array_equal(scaled[1].weight, plain[1].weight)
 

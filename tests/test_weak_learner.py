@@ -11,8 +11,9 @@ from problems import STRUCTURES, random_problem
 from vpboost import reduced as reduced_module
 from vpboost.blocks import Layout
 from vpboost.featurizers import MLP, with_bias
-from vpboost.weak_learner import METHODS, Training, descend, draw, objective, train
-from vpboost.weak_learner import featurize as eager_featurize
+from vpboost.objective import MAX_BLOCKS_KEPT, value_and_slopes
+from vpboost.objective import featurize as eager_featurize
+from vpboost.weak_learner import METHODS, Training, batches, descend, train
 
 featurize = eqx.filter_jit(eager_featurize)
 reduce, quadratic_model, optimal_weights = (
@@ -24,7 +25,7 @@ def problem(structure="identity", n_rows=60, seed=0, block_rows=32):
     """Inputs in blocks, loss derivatives, and one small featurizer (with bias)."""
     _, derivatives, *_ = random_problem(structure, n_rows, 2, 3, seed, block_rows)
     x = np.random.default_rng(seed + 1).normal(size=(n_rows, 2))
-    blocks = jnp.asarray(Layout.for_rows(n_rows, block_rows).split(x))
+    blocks = jnp.asarray(Layout.for_rows(n_rows, block_rows).split_inputs(x, float))
     module = with_bias(partial(MLP, width=3, depth=1))(jax.random.key(seed), jnp.asarray(x))
     return blocks, derivatives, module
 
@@ -53,19 +54,21 @@ def regularised(module, x, derivatives, reg, reg_theta, weights=None):
     return value + 0.5 * reg * jnp.sum(weights**2) + 0.5 * reg_theta * theta
 
 
+@pytest.mark.parametrize("block_rows", [60, 32, 2])
 @pytest.mark.parametrize("structure", STRUCTURES)
-def test_gradient_with_the_graph_cut_equals_autodiff_through_the_solve(structure, x64):
-    """lem:reduced_gradient_equality, for every structure of the Hessian."""
-    x, derivatives, module = problem(structure)
-    reg, training = jnp.asarray(1e-2), Training(reg_theta=1e-3)
-
-    def cut(m):
-        return objective(m, jnp.zeros((4, 3)), x, derivatives, reg, training, project=True)[0]
+def test_gradient_with_the_graph_cut_equals_autodiff_through_the_solve(structure, block_rows, x64):
+    """lem:reduced_gradient_equality, for every structure of the Hessian, with one, few and many blocks."""
+    x, derivatives, module = problem(structure, block_rows=block_rows)
+    assert (len(x) > MAX_BLOCKS_KEPT) == (block_rows == 2)
+    theta, structure = eqx.partition(module, eqx.is_inexact_array)
+    reg, start = jnp.asarray(1e-2), jnp.zeros((4, 3))
 
     def through(m):
         return regularised(m, x, derivatives, reg, 1e-3)
 
-    value, slopes = eqx.filter_jit(eqx.filter_value_and_grad(cut))(module)
+    value, (slopes, _), _ = eqx.filter_jit(value_and_slopes)(
+        theta, start, structure, x, derivatives, reg, 1e-3, "direct"
+    )
     expected, expected_slopes = eqx.filter_jit(eqx.filter_value_and_grad(through))(module)
     np.testing.assert_allclose(value, expected, rtol=1e-12)
     for one, other in zip(jax.tree.leaves(slopes), jax.tree.leaves(expected_slopes), strict=True):
@@ -160,21 +163,24 @@ def test_the_best_candidate_is_kept(x64):
 def test_batches_have_normalised_weights_and_an_exact_finish(x64):
     x, derivatives, module = problem(n_rows=100)
     training = Training(max_steps=10, batch_size=30)
-    batch, d = draw(jax.random.key(0), x, derivatives, training)
-    assert batch.shape == (1, 32, 2), "rounded up to a whole block"
+    batch, d = batches(jax.random.key(0), x, derivatives, training)(3)
+    assert batch.shape == (1, 2, 32), "rounded to a whole block"
+    joined, _ = batches(jax.random.key(0), x, derivatives, Training(batch_size=70))(3)
+    assert joined.shape == (1, 2, 64), "two blocks, joined"
     np.testing.assert_allclose(jnp.sum(d.weight), 1, rtol=1e-12)
     learner = train(jax.random.key(0), stack(module), x, derivatives, jnp.asarray(0.01), training)
     exact = optimal_weights(reduce(featurize(learner.featurizer, x), derivatives), jnp.asarray(0.01)).weights
     np.testing.assert_allclose(learner.weights, exact, atol=1e-10)
     # batches as large as the data are the data
-    assert draw(jax.random.key(0), x, derivatives, Training(batch_size=10_000))[0] is x
+    assert batches(jax.random.key(0), x, derivatives, Training(batch_size=10_000))(0)[0] is x
 
 
 def test_batches_keep_inputs_and_derivatives_together(x64):
-    x, derivatives, _ = problem(n_rows=50)
-    flat_x, flat_g = x.reshape(-1, 2), derivatives.gradient.reshape(-1, 3)
-    batch, d = draw(jax.random.key(1), x, derivatives, Training(batch_size=20))
-    for row, g in zip(batch.reshape(-1, 2), d.gradient.reshape(-1, 3), strict=True):
+    x, derivatives, _ = problem(n_rows=150)
+    flat_x, flat_g = jnp.moveaxis(x, 1, 2).reshape(-1, 2), derivatives.gradient.reshape(-1, 3)
+    batch, d = batches(jax.random.key(1), x, derivatives, Training(batch_size=90))(0)
+    assert batch.shape == (1, 2, 96)
+    for row, g in zip(batch[0].T, d.gradient.reshape(-1, 3), strict=True):
         where = np.flatnonzero(np.all(flat_x == row, axis=1))
         assert where.size
         np.testing.assert_array_equal(flat_g[where[0]], g)

@@ -14,12 +14,12 @@ from .blocks import block_map, block_sum
 from .data import Data, check_seed, prepare, prepare_validation
 from .diagnostics import Diagnostics, diagnose
 from .ensemble import Ensemble
-from .featurizers import Factory
+from .featurizers import Factory, columns
 from .initial import blend, initial_populations
 from .losses import Loss
 from .reduced import Derivatives
 from .trust_region import TrustRegion, accepts, next_lambda, reduction_ratio, search
-from .weak_learner import CG_AT_END, Trained, Training, featurize, solve, train
+from .weak_learner import Trained, Training, train
 
 
 class Record(NamedTuple):
@@ -145,11 +145,10 @@ def boost(
     dtype = check_dtype(dtype)
     check_arguments(loss, featurizer, n_learners, callback)
     with jax.enable_x64(dtype == np.float64):
-        training, trust_region = traced(training or Training(), dtype), traced(trust_region or TrustRegion(), dtype)
-        data = prepare(x, y, loss, sample_weight, dtype)
-        held_out = None if validation is None else prepare_validation(validation, loss, dtype, data)
         key = check_seed(seed)
-
+        training, trust_region = traced(training or Training(), dtype), traced(trust_region or TrustRegion(), dtype)
+        data = prepare(x, y, loss, sample_weight, dtype, batch_size=training.batch_size, seed=seed)
+        held_out = None if validation is None else prepare_validation(validation, loss, dtype, data)
         constant = first_constant(loss, data) if resume is None else resume.ensemble.constant
         datasets = (data, held_out)
         predictions: tuple[Any, ...] = tuple(d if d is None else start(constant, d) for d in datasets)
@@ -160,26 +159,24 @@ def boost(
         reg = jnp.asarray(trust_region.reg_lambda if resume is None else resume.reg_lambda, dtype)
         status = "all stages done"
         initial = initial_populations(featurizer, bias, key, data.sample(), training.candidates, len(history))
+        derivatives, facts, losses = differentiate(loss, predictions, datasets)
         try:
             for stage in range(len(history), n_learners):
                 began = time.perf_counter()
-                derivatives = differentiate(loss, predictions[0], data)
-                if not check_derivatives(derivatives, stage):
+                if not check_derivatives(facts, stage):
                     status = "stationary: the gradient of the loss is zero"
                     break
                 train_key, population = next(initial)
                 if learners:
                     population = blend(learners[-1][0], population, training.inherit)
                 learner = train(train_key, population, data.x, derivatives, reg, training)
-                trial, used, solves = assess(
-                    learner, predictions[0], derivatives, data, loss, reg, training, trust_region
-                )
-                if accepted := bool(accepts(trial.ratio, trust_region)):
-                    predictions = update(learner.featurizer, trial.weights, predictions, datasets)
-                    learners.append((learner.featurizer, trial.weights))
-                losses = [mean_loss(loss, p, d) for p, d in zip(predictions, datasets, strict=True)]
-                history.append(record(stage, losses, trial, accepted, used, solves, time.perf_counter() - began))
-                reg = next_lambda(used, trial.ratio, trust_region)
+                verdict = assess(learner, predictions[0], derivatives, data, loss, reg, training, trust_region)
+                if verdict.accepted:
+                    predictions = update(learner.featurizer, verdict.trial.weights, predictions, datasets)
+                    learners.append((learner.featurizer, verdict.trial.weights))
+                derivatives, facts, losses = differentiate(loss, predictions, datasets)
+                history.append(record(stage, losses, verdict, time.perf_counter() - began))
+                reg = verdict.next_lambda
                 seen = validation_rows(predictions[1], held_out)
                 if callback is not None and callback(Stage(history[-1], constant, learners, history, reg, seen)):
                     status = f"stopped by the callback after stage {stage}"
@@ -198,6 +195,16 @@ class Trial(eqx.Module):
     diagnostics: Diagnostics
 
 
+class Verdict(eqx.Module):
+    """The last trial of a learner, and what follows from it."""
+
+    trial: Trial
+    accepted: Array
+    reg_lambda: Float[Array, ""]  #: λ_w of the trial
+    next_lambda: Float[Array, ""]  #: λ_w for the next stage
+    solves: Array
+
+
 @eqx.filter_jit
 def assess(
     learner: Trained,
@@ -208,41 +215,57 @@ def assess(
     reg: Array,
     training: Training,
     trust_region: TrustRegion,
-) -> tuple[Trial, Array, Array]:
-    """Return the learner's trial at the first λ_w that makes it acceptable, that λ_w, and the number of solves."""
-    features = featurize(learner.featurizer, data.x)
+) -> Verdict:
+    """Try the learner with the least λ_w that makes it acceptable, if any does."""
 
     def attempt(reg: Array) -> Trial:
         weights, error = learner.weights, jnp.zeros((), prediction.dtype)
         if training.solves.end:
-            solution = solve(features, derivatives, reg, weights, training.solver, CG_AT_END)
+            solution = learner.summary.solve(derivatives, reg, weights)
             weights, error = solution.weights, jnp.where(solution.finite, solution.error, jnp.inf)
-        theory = diagnose(features, weights, derivatives)
+        theory = diagnose(weights, learner.summary, derivatives)
         step = trust_region.rate * weights
         bend = -2 * (theory.model_reduction + theory.slope)
         predicted = -trust_region.rate * theory.slope - 0.5 * trust_region.rate**2 * bend
-        actual = actual_reduction(loss, prediction, features, step, data)
+        actual = actual_reduction(loss, prediction, learner.featurizer, step, data)
         return Trial(step, reduction_ratio(actual, predicted), error, theory)
 
     if not training.solves.end:  # nothing to solve again: the weights are what gradient descent made them
-        return attempt(reg), reg, jnp.ones((), jnp.int32)
-    return search(attempt, reg, trust_region)
+        trial, solves = attempt(reg), jnp.ones((), jnp.int32)
+    else:
+        trial, reg, solves = search(attempt, reg, trust_region)
+    following = next_lambda(reg, trial.ratio, trust_region)
+    return Verdict(trial, accepts(trial.ratio, trust_region), reg, following, solves)
 
 
-def actual_reduction(loss: Loss, prediction: Array, features: Array, weights: Array, data: Data) -> Array:
+def actual_reduction(loss: Loss, prediction: Array, featurizer: Any, weights: Array, data: Data) -> Array:
     """Return L[f] − L[f + h] as the mean of differences, which loses no digits when the reduction is small."""
 
-    def one_block(f: Array, z: Array, t: Array, w: Array) -> Array:
-        return jnp.sum(w * (loss.value(f, t) - loss.value(f + z @ weights, t)))
+    def one_block(f: Array, x: Array, t: Array, w: Array) -> Array:
+        moved = f + columns(featurizer, x).T @ weights
+        return jnp.sum(w * (loss.value(f, t) - loss.value(moved, t)))
 
-    return block_sum(one_block, prediction, features, data.target, data.weight)
+    return block_sum(one_block, prediction, data.x, data.target, data.weight)
+
+
+class Facts(NamedTuple):
+    """What decides whether boosting can go on: are derivatives finite, the least curvature, the steepest slope."""
+
+    finite: Array
+    least_curvature: Array
+    steepest: Array
 
 
 @eqx.filter_jit
-def differentiate(loss: Loss, prediction: Array, data: Data) -> Derivatives:
-    """Return gradient and curvature of the loss at the current ensemble."""
+def differentiate(loss: Loss, predictions: tuple, datasets: tuple) -> tuple[Derivatives, Facts, list[Array]]:
+    """Return gradient and curvature of the loss at the current ensemble, facts about them, and the mean losses."""
+    prediction, data = predictions[0], datasets[0]
     gradient = block_map(loss.gradient, prediction, data.target)
-    return Derivatives(data.weight, gradient, block_map(loss.curvature, prediction, data.target))
+    derivatives = Derivatives(data.weight, gradient, block_map(loss.curvature, prediction, data.target))
+    diagonal = derivatives.curvature.diagonal()
+    finite = jnp.all(jnp.isfinite(gradient)) & jnp.all(jnp.isfinite(diagonal))
+    losses = [mean_loss(loss, p, d) for p, d in zip(predictions, datasets, strict=True)]
+    return derivatives, Facts(finite, jnp.min(diagonal), jnp.max(jnp.abs(gradient))), losses
 
 
 @eqx.filter_jit
@@ -250,12 +273,11 @@ def update(featurizer: Any, weights: Array, predictions: tuple, datasets: tuple)
     """Add a learner to the predictions on each data set (None stays None)."""
 
     def add(prediction: Array, data: Data) -> Array:
-        return block_map(lambda f, x: f + jax.vmap(featurizer)(x) @ weights, prediction, data.x)
+        return block_map(lambda f, x: f + columns(featurizer, x).T @ weights, prediction, data.x)
 
     return tuple(p if p is None else add(p, d) for p, d in zip(predictions, datasets, strict=True))
 
 
-@eqx.filter_jit
 def mean_loss(loss: Loss, prediction: Array | None, data: Data | None) -> Array:
     """Return the mean loss over a data set; NaN for none."""
     if prediction is None or data is None:
@@ -281,34 +303,27 @@ def start(constant: Array, data: Data) -> Array:
     return jnp.broadcast_to(constant, (*data.weight.shape, constant.shape[0]))
 
 
-@jax.jit
-def _derivative_status(derivatives: Derivatives) -> tuple[Array, Array, Array]:
-    diagonal = derivatives.curvature.diagonal()
-    finite = jnp.all(jnp.isfinite(derivatives.gradient)) & jnp.all(jnp.isfinite(diagonal))
-    return finite, jnp.min(diagonal), jnp.max(jnp.abs(derivatives.gradient))
-
-
-def check_derivatives(derivatives: Derivatives, stage: int) -> bool:
+def check_derivatives(facts: Facts, stage: int) -> bool:
     """Raise ``ValueError`` if the loss is not finite or not convex at the ensemble; return False if stationary."""
-    finite, smallest, steepest = _derivative_status(derivatives)
-    if not finite:
+    if not facts.finite:
         raise ValueError(f"loss has NaN or infinite derivatives at stage {stage}; check the loss and the scale of y")
-    if smallest < -1e-4:
-        raise ValueError(f"loss is not convex: its curvature is {float(smallest):g} at stage {stage}")
-    return bool(steepest > 0)
+    if float(facts.least_curvature) < -1e-4:
+        raise ValueError(f"loss is not convex: its curvature is {float(facts.least_curvature):g} at stage {stage}")
+    return float(facts.steepest) > 0
 
 
-def record(stage: int, losses: list, trial: Trial, accepted: bool, reg: Array, solves: Array, seconds: float) -> Record:
+def record(stage: int, losses: list, verdict: Verdict, seconds: float) -> Record:
     """Gather one stage's history in plain Python numbers."""
+    trial = verdict.trial
     theory = {name: float(value) for name, value in vars(trial.diagnostics).items()}
     return Record(
         stage=stage,
         loss=float(losses[0]),
         validation_loss=float(losses[1]),
         ratio=float(trial.ratio),
-        accepted=accepted,
-        reg_lambda=float(reg),
-        solves=int(solves),
+        accepted=bool(verdict.accepted),
+        reg_lambda=float(verdict.reg_lambda),
+        solves=int(verdict.solves),
         solver_error=float(trial.solver_error),
         seconds=seconds,
         **theory,

@@ -13,10 +13,12 @@ from .losses import Loss
 
 #: Training inputs that featurizer factories get to see, at the most.
 SAMPLE_ROWS = 1024
+#: Rows of a block, at the most, where mini-batches of several blocks are drawn.
+ROWS_PER_DRAW = 1024
 
 
 class Data(eqx.Module):
-    """Inputs, prepared targets and sample weights (summing to one) in blocks of rows."""
+    """Inputs (rows last), prepared targets and sample weights (summing to one) in blocks of rows."""
 
     x: Array
     target: Array
@@ -26,7 +28,9 @@ class Data(eqx.Module):
 
     def sample(self, n_rows: int = SAMPLE_ROWS) -> Array:
         """Return up to ``n_rows`` training inputs, evenly spaced over the data."""
-        return jnp.asarray(evenly_spaced(self.layout.merge(np.asarray(self.x)), n_rows))
+        chosen = evenly_spaced(np.arange(self.layout.n_rows), n_rows)
+        block, place = np.divmod(chosen, self.layout.block_rows)
+        return jnp.asarray(np.asarray(self.x)[block, ..., place])
 
 
 def evenly_spaced(rows: np.ndarray, n_rows: int) -> np.ndarray:
@@ -39,9 +43,19 @@ def evenly_spaced(rows: np.ndarray, n_rows: int) -> np.ndarray:
 
 
 def prepare(
-    x: Any, y: Any, loss: Loss, sample_weight: Any = None, dtype: Any = np.float32, names: tuple[str, str] = ("x", "y")
+    x: Any,
+    y: Any,
+    loss: Loss,
+    sample_weight: Any = None,
+    dtype: Any = np.float32,
+    names: tuple[str, str] = ("x", "y"),
+    batch_size: int | None = None,
+    seed: int = 0,
 ) -> Data:
-    """Check inputs, targets and weights and arrange them in blocks; errors name the argument at fault."""
+    """Check inputs, targets and weights and arrange them in blocks; errors name the argument at fault.
+
+    For mini-batches, which are made of whole blocks, blocks are small and the rows shuffled.
+    """
     inputs = check_inputs(x, names[0])
     if len(np.atleast_1d(y)) != len(inputs):
         raise ValueError(
@@ -49,10 +63,14 @@ def prepare(
         )
     target = loss.prepare_targets(y)
     weight = check_weights(sample_weight, len(inputs))
-    layout = Layout.for_rows(len(inputs), rows_per_block(dtype))
+    layout, order = Layout.for_rows(len(inputs), rows_per_block(dtype)), None
+    if batch_size is not None and batch_size < len(inputs):
+        layout = Layout.for_rows(len(inputs), min(batch_size, ROWS_PER_DRAW))
+        order = np.random.default_rng(seed).permutation(len(inputs))
+        target, weight = target[order], weight[order]
     target_dtype = target.dtype if target.dtype.kind in "iu" else dtype
     with np.errstate(over="ignore"):
-        x_blocks, target_blocks = layout.split(inputs).astype(dtype), layout.split(target).astype(target_dtype)
+        x_blocks, target_blocks = layout.split_inputs(inputs, dtype, order), layout.split(target).astype(target_dtype)
     for name, blocks in zip(names, (x_blocks, target_blocks), strict=True):
         if not np.all(np.isfinite(blocks)):
             raise ValueError(f"{name} has values too large for {np.dtype(dtype)}; rescale it or use float64")
@@ -71,8 +89,8 @@ def prepare_validation(validation: tuple, loss: Loss, dtype: Any, training: Data
         raise ValueError("validation must be (x, y) or (x, y, sample_weight)")
     x, y, *rest = validation
     data = prepare(x, y, loss, rest[0] if rest else None, dtype, ("validation x", "validation y"))
-    if data.x.shape[2:] != training.x.shape[2:]:
-        raise ValueError(f"validation x must have rows of shape {training.x.shape[2:]}, got {data.x.shape[2:]}")
+    if data.x.shape[1:-1] != training.x.shape[1:-1]:
+        raise ValueError(f"validation x must have rows of shape {training.x.shape[1:-1]}, got {data.x.shape[1:-1]}")
     classes = data.target.dtype.kind == "i"  # not every class need occur in the validation data
     if data.n_outputs > training.n_outputs or (data.n_outputs < training.n_outputs and not classes):
         raise ValueError(f"validation y must have {training.n_outputs} outputs or classes, got {data.n_outputs}")

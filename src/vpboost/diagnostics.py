@@ -8,10 +8,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .blocks import block_sum
-from .reduced import Derivatives, curve, gram, reduced_gradient
+from .objective import Summary
+from .reduced import Derivatives
 
 Scalar = Float[Array, ""]
-FeatureBlocks = Float[Array, "blocks rows n"]
 Weights = Float[Array, "n k"]
 
 
@@ -42,21 +42,19 @@ class Diagnostics(eqx.Module):
     cauchy_reduction: Scalar
 
 
-def diagnose(features: FeatureBlocks, weights: Weights, derivatives: Derivatives) -> Diagnostics:
-    """Compute all diagnostics of the learner with these features and linear weights."""
-    gradient = block_sum(reduced_gradient, features, derivatives)
-    slope, bend = jnp.sum(gradient * weights), jnp.sum(weights * curve(weights, features, derivatives))
+def diagnose(weights: Weights, summary: Summary, derivatives: Derivatives) -> Diagnostics:
+    """Compute all diagnostics of the learner with this summary and these linear weights."""
+    slope, bend = jnp.sum(summary.gradient * weights), summary.bend(weights, derivatives)
     norm, gradient_bend = gradient_norm(derivatives), gradient_curvature(derivatives)
-    covariance = gram(features, derivatives.weight)
-    size = operator_norm(covariance)
+    size = operator_norm(summary.covariance)
     radius = size * jnp.linalg.norm(weights)
     return Diagnostics(
         gradient_norm=norm,
         operator_norm=size,
         radius=radius,
-        step_norm=jnp.sqrt(jnp.maximum(jnp.sum(weights * (covariance @ weights)), 0)),
+        step_norm=jnp.sqrt(jnp.maximum(jnp.sum(weights * (summary.covariance @ weights)), 0)),
         slope=slope,
-        alignment=jnp.linalg.norm(gradient) / (size * norm),
+        alignment=jnp.linalg.norm(summary.gradient) / (size * norm),
         curvature_capture=bend / gradient_bend,
         model_reduction=-slope - 0.5 * bend,
         cauchy_reduction=cauchy_reduction(norm, gradient_bend, radius),

@@ -9,8 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .blocks import Layout, rows_per_block
+from .blocks import Layout
 from .featurizers import count_parameters
+
+#: Rows that are evaluated together.
+ROWS_AT_ONCE = 256
 
 
 class Ensemble(eqx.Module):
@@ -100,7 +103,7 @@ class Ensemble(eqx.Module):
         if rows.ndim < 2:
             raise ValueError(f"x must have one row per sample (at least 2-D), got shape {rows.shape}")
         # always blocks of the same size: a row's result then does not depend on the rows it comes with
-        size = rows_per_block(dtype)
+        size = ROWS_AT_ONCE
         layout = Layout(len(rows), max(-(-len(rows) // size), 1), size)
         padded = np.zeros((layout.n_blocks * size, *rows.shape[1:]), dtype)
         padded[: len(rows)] = rows

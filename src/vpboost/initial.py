@@ -10,13 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from .featurizers import Factory, SomeColumns, require_vector, with_bias
+from .featurizers import Factory, require_vector, with_bias
 
 #: How many stages' initial featurizers are built by one call of the factory.
 STAGES_AT_ONCE = 16
 
 
-def _initialise(factory: Factory, bias: bool, keys: Array, rows: Array) -> Any:
+def stack_of(factory: Factory, bias: bool, keys: Array, rows: Array) -> Any:
     """Build one featurizer per key, stacked along the keys' axes, from some training inputs."""
     make = with_bias(factory) if bias else factory
     population = eqx.filter_vmap(lambda k: make(k, rows))(keys.reshape(-1))
@@ -30,11 +30,19 @@ def _initialise(factory: Factory, bias: bool, keys: Array, rows: Array) -> Any:
     return eqx.combine(jax.tree.map(lambda leaf: leaf.reshape(*keys.shape, *leaf.shape[1:]), arrays), structure)
 
 
-initialise = eqx.filter_jit(_initialise)
-# random numbers take long to compile and no time to make. The estimators' race compiles several of these programs, so
-# for their featurizers XLA is asked for little optimisation (which changes the last bits of the numbers)
+def _initialise(
+    factory: Factory, bias: bool, key: Array, rows: Array, candidates: int, stage: Any
+) -> tuple[Array, Any]:
+    """Return the training keys and the initial featurizers of ``stage`` and the next few."""
+    stages = stage + jnp.arange(STAGES_AT_ONCE)
+    keys = jax.vmap(lambda s: jax.random.split(jax.random.fold_in(key, s)))(stages)
+    population_keys = jax.vmap(lambda k: jax.random.split(k, candidates))(keys[:, 0])
+    return keys[:, 1], stack_of(factory, bias, population_keys, rows)
+
+
+# random numbers take long to compile and no time to make, so XLA is asked for little optimisation
 _QUICKLY: dict[str, Any] = {"compiler_options": {"xla_backend_optimization_level": 0}}
-initialise_quickly = eqx.filter_jit(_initialise, **_QUICKLY)
+initialise = eqx.filter_jit(_initialise, **_QUICKLY)
 
 
 def initial_populations(
@@ -42,21 +50,17 @@ def initial_populations(
 ) -> Iterator[tuple[Array, Any]]:
     """Yield the training key and the initial featurizers of ``stage`` and all that follow, made a few at a time."""
     factory = compared_by_value(factory)
-    build = initialise_quickly if getattr(factory, "func", None) is SomeColumns else initialise
     while True:
-        stages = jnp.arange(stage, stage + STAGES_AT_ONCE)
-        keys = jax.vmap(lambda s: jax.random.split(jax.random.fold_in(key, s)))(stages)
-        population_keys = jax.vmap(lambda k: jax.random.split(k, candidates))(keys[:, 0])
-        populations = build(factory, bias, population_keys, rows)
+        made = initialise(factory, bias, key, rows, candidates, np.asarray(stage))
         for i in range(STAGES_AT_ONCE):
-            yield keys[i, 1], take_stage(populations, jnp.asarray(i))
+            yield take_stage(made, np.asarray(i))
         stage += STAGES_AT_ONCE
 
 
 def example(factory: Factory, bias: bool, rows: Array) -> Any:
     """Return one featurizer: the structure of all that the factory builds."""
-    population = initialise(compared_by_value(factory), bias, jax.random.split(jax.random.key(0), 1), rows)
-    return take_stage(population, jnp.asarray(0))
+    _, populations = initialise(compared_by_value(factory), bias, jax.random.key(0), rows, 1, np.asarray(0))
+    return jax.tree.map(lambda leaf: leaf[0, 0] if eqx.is_array(leaf) else leaf, populations)
 
 
 def compared_by_value(factory: Any) -> Any:
@@ -80,6 +84,6 @@ def blend(last: Any, fresh: Any, inherit: float | Array) -> Any:
 
 
 @eqx.filter_jit
-def take_stage(populations: Any, i: Array) -> Any:
+def take_stage(populations: Any, i: Any) -> Any:
     """Return one stage's featurizers."""
     return jax.tree.map(lambda leaf: leaf[i] if eqx.is_array(leaf) else leaf, populations)

@@ -1,7 +1,8 @@
 """The reduced problem: every variable-projection equation, by structure of the loss's Hessian.
 
 A weak learner is h(x) = Wᵀ z(x) with features z(x) ∈ Rⁿ and linear weights W ∈ Rⁿˣᴷ; the paper's w is W read row by
-row, and its featurizer matrix A_θ(x) = z(x)ᵀ ⊗ I_K is never formed. With ω_i the sample weights (they sum to one):
+row, and its featurizer matrix A_θ(x) = z(x)ᵀ ⊗ I_K is never formed. The features of a block of rows are columns side by
+side, n × rows. With ω_i the sample weights (they sum to one):
 
 =====================  ==========================================  =============================
 reduced gradient       ḡ = Σ ω_i z_i g_iᵀ                           ``eq:gbar_formula``
@@ -27,7 +28,7 @@ from .curvature import Curvature, Diagonal, ScaledIdentity
 #: Coupled systems with at most this many unknowns are assembled and factored; larger ones go to conjugate gradients.
 MAX_DENSE_UNKNOWNS = 256
 
-FeatureBlocks = Float[Array, "blocks rows n"]
+FeatureBlocks = Float[Array, "blocks n rows"]
 Weights = Float[Array, "n k"]
 
 
@@ -78,29 +79,28 @@ class Solution(eqx.Module):
     finite: Array
 
 
-def reduced_gradient(features: Float[Array, "rows n"], derivatives: Derivatives) -> Weights:
+def reduced_gradient(features: Float[Array, "n rows"], derivatives: Derivatives) -> Weights:
     """Return the part of ḡ (``eq:gbar_formula``) due to these rows."""
-    return (derivatives.weight[:, None] * features).T @ derivatives.gradient
+    return features @ (derivatives.weight[:, None] * derivatives.gradient)
 
 
-def reduced_hessian(features: Float[Array, "rows n"], derivatives: Derivatives) -> Float[Array, "groups m m"]:
+def reduced_hessian(features: Float[Array, "n rows"], derivatives: Derivatives) -> Float[Array, "groups m m"]:
     """Return the part of H̄ (``eq:hbar_formula``) due to these rows, in groups by the structure of H_i."""
-    weighted = derivatives.weight[:, None] * features
-    curvature = derivatives.curvature
+    curvature, weight = derivatives.curvature, derivatives.weight
     if isinstance(curvature, ScaledIdentity):
-        return ((weighted * curvature.scale[:, None]).T @ features)[None]
+        return ((features * (weight * curvature.scale)) @ features.T)[None]
     if isinstance(curvature, Diagonal):
-        # K independent products zᵀ diag(ω d_k) z
-        scaled = weighted.T[None] * curvature.entries.T[:, None, :]
-        return scaled @ features
-    return _coupled_hessian(features, weighted, curvature.matrix())[None]
+        # K independent products z diag(ω d_k) zᵀ
+        scaled = features[None] * (weight[:, None] * curvature.entries).T[:, None, :]
+        return scaled @ features.T
+    return _coupled_hessian(features, features * weight, curvature.matrix())[None]
 
 
 def _coupled_hessian(z: Array, weighted: Array, matrix: Array) -> Float[Array, "m m"]:
     """Return Σ ω_i (z_i z_iᵀ) ⊗ H_i as one product of the distinct entries of z_i z_iᵀ with those of H_i."""
-    n, k = z.shape[1], matrix.shape[-1]
+    n, k = z.shape[0], matrix.shape[-1]
     (a, b), (c, d) = np.triu_indices(n), np.triu_indices(k)
-    distinct = (weighted[:, a] * z[:, b]).T @ matrix[:, c, d]
+    distinct = (weighted[a] * z[b]) @ matrix[:, c, d]
     place_z, place_h = _symmetric_places(n), _symmetric_places(k)
     return distinct[place_z[:, None, :, None], place_h[None, :, None, :]].reshape(n * k, n * k)
 
@@ -113,18 +113,14 @@ def _symmetric_places(n: int) -> np.ndarray:
     return np.maximum(places, places.T)
 
 
+def reduce_block(features: Float[Array, "n rows"], derivatives: Derivatives) -> Reduced:
+    """Return the parts of ḡ and H̄ due to these rows."""
+    return Reduced(reduced_gradient(features, derivatives), reduced_hessian(features, derivatives))
+
+
 def reduce(features: FeatureBlocks, derivatives: Derivatives) -> Reduced:
     """Accumulate ḡ and H̄ over all blocks."""
-
-    def one_block(z: Array, d: Derivatives) -> Reduced:
-        return Reduced(reduced_gradient(z, d), reduced_hessian(z, d))
-
-    return block_sum(one_block, features, derivatives)
-
-
-def gram(features: FeatureBlocks, weight: Float[Array, "blocks rows"]) -> Float[Array, "n n"]:
-    """Return Σ ω_i z_i z_iᵀ."""
-    return block_sum(lambda z, w: (w[:, None] * z).T @ z, features, weight)
+    return block_sum(reduce_block, features, derivatives)
 
 
 def optimal_weights(reduced: Reduced, reg: Float[Array, ""]) -> Solution:
@@ -153,7 +149,7 @@ def optimal_weights_cg(
 
     def curvature_sums(z: Array, d: Derivatives) -> tuple[Array, Array]:
         diagonal = d.weight[:, None] * d.curvature.diagonal()
-        return (diagonal.mean(axis=1)[:, None] * z).T @ z, diagonal.sum(axis=0)
+        return (z * diagonal.mean(axis=1)) @ z.T, diagonal.sum(axis=0)
 
     base, per_output = block_sum(curvature_sums, features, derivatives)
     relative = per_output / jnp.maximum(jnp.mean(per_output), jnp.finfo(per_output.dtype).tiny)
@@ -173,19 +169,21 @@ def curve(weights: Weights, features: FeatureBlocks, derivatives: Derivatives) -
     """Return H̄ w without forming H̄."""
 
     def one_block(z: Array, d: Derivatives) -> Array:
-        return z.T @ (d.weight[:, None] * d.curvature.apply(z @ weights))
+        return z @ (d.weight[:, None] * d.curvature.apply(z.T @ weights))
 
     return block_sum(one_block, features, derivatives)
+
+
+def block_model(weights: Weights, features: Float[Array, "n rows"], derivatives: Derivatives) -> Float[Array, ""]:
+    """Return the part of Q(w, θ) − Q(0, θ) (``eq:quadratic_function``) due to these rows, sample by sample."""
+    step = features.T @ weights
+    bent = derivatives.gradient + 0.5 * derivatives.curvature.apply(step)
+    return jnp.sum(derivatives.weight[:, None] * step * bent)
 
 
 def quadratic_model(weights: Weights, features: FeatureBlocks, derivatives: Derivatives) -> Float[Array, ""]:
-    """Return Q(w, θ) − Q(0, θ) (``eq:quadratic_function``), sample by sample; differentiable in both arguments."""
-
-    def one_block(z: Array, d: Derivatives) -> Array:
-        step = z @ weights
-        return jnp.sum(d.weight[:, None] * step * (d.gradient + 0.5 * d.curvature.apply(step)))
-
-    return block_sum(one_block, features, derivatives)
+    """Return Q(w, θ) − Q(0, θ); differentiable in both arguments."""
+    return block_sum(lambda z, d: block_model(weights, z, d), features, derivatives)
 
 
 def uses_cg(curvature: Curvature, n_unknowns: int, solver: str) -> bool:

@@ -110,17 +110,18 @@ def search(attempt: Callable[[Scalar], Any], reg: Scalar, settings: TrustRegion)
     ``attempt`` returns anything with a field ``ratio``. λ_w is raised after each rejection, ``settings.resolves``
     times at the most; a descent direction is accepted in the end, for the model is right to first order.
     """
-    first = attempt(reg)
     if settings.resolves == 0:
-        return first, reg, jnp.ones((), jnp.int32)
+        return attempt(reg), reg, jnp.ones((), jnp.int32)
 
-    def rejected(state: tuple[Any, Scalar, Array]) -> Array:
+    def goes_on(state: tuple[Any, Scalar, Array]) -> Array:
         trial, _, attempts = state
-        return ~accepts(trial.ratio, settings) & (attempts <= settings.resolves)
+        return (attempts == 0) | (~accepts(trial.ratio, settings) & (attempts <= settings.resolves))
 
     def again(state: tuple[Any, Scalar, Array]) -> tuple[Any, Scalar, Array]:
         _, reg, attempts = state
-        reg = settings.gamma_up * reg
+        reg = jnp.where(attempts == 0, reg, settings.gamma_up * reg)
         return attempt(reg), reg, attempts + 1
 
-    return jax.lax.while_loop(rejected, again, (first, reg, jnp.ones((), jnp.int32)))
+    # the loop starts from an empty trial, so that an attempt is compiled once only
+    empty = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(attempt, reg))
+    return jax.lax.while_loop(goes_on, again, (empty, reg, jnp.zeros((), jnp.int32)))

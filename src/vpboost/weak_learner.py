@@ -27,8 +27,9 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from .blocks import Layout, block_map, rows_per_block
-from .reduced import Derivatives, Solution, optimal_weights, optimal_weights_cg, quadratic_model, reduce, uses_cg
+from .blocks import rows_per_block
+from .objective import Summary, feature_count, penalty, summarise, value_and_slopes
+from .reduced import Derivatives
 
 
 class Solves(NamedTuple):
@@ -65,11 +66,6 @@ SCHEDULES: dict[str, Callable[[int], optax.Schedule]] = {
 
 DEFAULT_STEP_SIZE = 0.03
 
-#: Tolerance and iterations of conjugate gradients: loose while θ moves (each solve starts from the last), tight at the
-#: end of training.
-CG_WHILE_TRAINING = (1e-3, 30)
-CG_AT_END = (1e-6, 500)
-
 
 class Training(eqx.Module):
     """Settings of weak-learner training. ``step_size`` and ``reg_theta`` may change without recompilation.
@@ -88,7 +84,7 @@ class Training(eqx.Module):
     schedule : {"onecycle", "cosine", "constant"}, optional
         Shape of a named optimiser's step size over the steps; "onecycle" by default.
     batch_size : int, optional
-        Rows per θ step, drawn at random and rounded up to whole blocks; by default all of them. Whatever it is, a
+        Rows per θ step, about: as many random blocks of rows as come closest; by default all of them. Whatever it is, a
         method that solves at the end does so on all rows. Choose it much larger than the number of linear weights per
         factorised system.
     reg_theta : float, default=0.0
@@ -155,46 +151,12 @@ class Training(eqx.Module):
 
 
 class Trained(eqx.Module):
-    """A trained weak learner: its featurizer and linear weights, and the objective at every step."""
+    """A trained weak learner: featurizer, linear weights, objective at every step, and its summary on all the data."""
 
     featurizer: Any
     weights: Float[Array, "n k"]
     objective: Float[Array, " steps"]
-
-
-def featurize(featurizer: Any, x: Array) -> Float[Array, "blocks rows n"]:
-    """Return the features of inputs in blocks."""
-    return block_map(jax.vmap(featurizer), x)
-
-
-def solve(
-    features: Float[Array, "blocks rows n"],
-    derivatives: Derivatives,
-    reg: Float[Array, ""],
-    start: Float[Array, "n k"],
-    solver: str,
-    effort: tuple[float, int],
-) -> Solution:
-    """Return w*(θ) by the solver that fits the system; ``start`` and ``effort`` serve conjugate gradients."""
-    if uses_cg(derivatives.curvature, start.size, solver):
-        return optimal_weights_cg(features, derivatives, reg, start, *effort)
-    return optimal_weights(reduce(features, derivatives), reg)
-
-
-def objective(
-    featurizer: Any, weights: Array, x: Array, derivatives: Derivatives, reg: Array, training: Training, project: bool
-) -> tuple[Float[Array, ""], Float[Array, "n k"]]:
-    """Return Q(w, θ) + ½λ_w‖w‖² + λ_θ R(θ) and w; with ``project``, w is replaced by w*(θ).
-
-    The graph is cut at w*: by optimality its derivative does not contribute (``lem:reduced_gradient_equality``).
-    """
-    features = featurize(featurizer, x)
-    if project:
-        solution = solve(jax.lax.stop_gradient(features), derivatives, reg, weights, training.solver, CG_WHILE_TRAINING)
-        weights = jax.lax.stop_gradient(solution.weights)
-    size = sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(eqx.filter(featurizer, eqx.is_inexact_array)))
-    penalty = 0.5 * reg * jnp.sum(weights**2) + 0.5 * training.reg_theta * size
-    return quadratic_model(weights, features, derivatives) + penalty, weights
+    summary: Summary
 
 
 @eqx.filter_jit
@@ -204,21 +166,23 @@ def train(
     """Train a population of featurizers (stacked along a first axis) and return the best learner."""
     arrays, structure = eqx.partition(featurizers, eqx.is_array)
 
-    def one(key: PRNGKeyArray, arrays: Any) -> tuple[Any, Array, Array, Array]:
+    def one(key: PRNGKeyArray, arrays: Any) -> tuple[tuple, Array]:
         featurizer, weights, trace = descend(key, eqx.combine(arrays, structure), x, derivatives, reg, training)
+        summary = summarise(featurizer, x, derivatives, training.solver)
         if training.solves.end:
-            weights = solve(featurize(featurizer, x), derivatives, reg, weights, training.solver, CG_AT_END).weights
-        final, _ = objective(featurizer, weights, x, derivatives, reg, training, project=False)
-        return eqx.filter(featurizer, eqx.is_array), weights, trace, final
+            weights = summary.solve(derivatives, reg, weights).weights
+        model = jnp.sum(weights * summary.gradient) + 0.5 * summary.bend(weights, derivatives)
+        final = model + penalty(eqx.filter(featurizer, eqx.is_inexact_array), weights, reg, training.reg_theta)
+        return (eqx.filter(featurizer, eqx.is_array), weights, trace, summary), final
 
     keys = jax.random.split(key, training.candidates)
     if training.candidates == 1:
-        arrays, weights, trace, _ = one(keys[0], jax.tree.map(lambda leaf: leaf[0], arrays))
+        (arrays, *rest), _ = one(keys[0], jax.tree.map(lambda leaf: leaf[0], arrays))
     else:
-        population = jax.vmap(one)(keys, arrays)
-        best = jnp.argmin(jnp.where(jnp.isnan(population[3]), jnp.inf, population[3]))
-        arrays, weights, trace, _ = jax.tree.map(lambda leaf: leaf[best], population)
-    return Trained(eqx.combine(arrays, structure), weights, trace)
+        population, final = jax.vmap(one)(keys, arrays)
+        best = jnp.argmin(jnp.where(jnp.isnan(final), jnp.inf, final))
+        arrays, *rest = jax.tree.map(lambda leaf: leaf[best], population)
+    return Trained(eqx.combine(arrays, structure), *rest)
 
 
 def descend(
@@ -226,49 +190,58 @@ def descend(
 ) -> tuple[Any, Array, Array]:
     """Run the optimiser from one initial featurizer; return it trained, with weights and the objective's trace."""
     theta, structure = eqx.partition(featurizer, eqx.is_inexact_array)
-    n_features = jax.eval_shape(jax.vmap(featurizer), x[0]).shape[-1]
+    n_features = feature_count(featurizer, x)
     key, weight_key = jax.random.split(key)
     bound, shape = 1 / n_features**0.5, (n_features, derivatives.gradient.shape[-1])
     weights = jax.random.uniform(weight_key, shape, derivatives.gradient.dtype, -bound, bound)
-    if training.solves.every:
+    draw = batches(key, x, derivatives, training)
+    project = training.solves.every
+    if project:
         weights = jnp.zeros_like(weights)  # only a first guess for the solver
     if training.solves.start:
-        first = draw(jax.random.fold_in(key, training.max_steps), x, derivatives, training)
-        weights = solve(featurize(featurizer, first[0]), first[1], reg, weights, training.solver, CG_AT_END).weights
-
-    project = training.solves.every
-    optimizer = training.optax()
-
-    def loss(moving: tuple, fixed: tuple, batch: tuple) -> tuple[Array, Array]:
-        theta, weights = (moving[0], fixed[0]) if project else moving
-        x, derivatives = batch
-        return objective(eqx.combine(theta, structure), weights, x, derivatives, reg, training, project)
+        first, batch = draw(jnp.asarray(0))
+        weights = summarise(featurizer, first, batch, training.solver).solve(batch, reg, weights).weights
+    optimizer, solver = training.optax(), training.solver if project else None
 
     def step(carry: tuple, k: Array) -> tuple[tuple, Array]:
         theta, weights, state = carry
-        batch = draw(jax.random.fold_in(key, k), x, derivatives, training)
-        moving, fixed = ((theta,), (weights,)) if project else ((theta, weights), ())
-        (value, used), slopes = jax.value_and_grad(loss, has_aux=True)(moving, fixed, batch)
-        updates, state = optimizer.update(slopes, state, moving)
-        moving = optax.apply_updates(moving, updates)
-        theta, weights = (moving[0], used) if project else moving
-        return (theta, weights, state), value
+        rows, batch = draw(k)
+        value, slopes, weights = value_and_slopes(
+            theta, weights, structure, rows, batch, reg, training.reg_theta, solver
+        )
+        n_moving = 1 if project else 2
+        moving = (theta, weights)[:n_moving]
+        updates, state = optimizer.update(slopes[:n_moving], state, moving)
+        moved: Any = optax.apply_updates(moving, updates)
+        return (*moved, *(theta, weights)[n_moving:], state), value
 
     state = optimizer.init((theta,) if project else (theta, weights))
     (theta, weights, _), trace = jax.lax.scan(step, (theta, weights, state), jnp.arange(training.max_steps))
     return eqx.combine(theta, structure), weights, trace
 
 
-def draw(key: PRNGKeyArray, x: Array, derivatives: Derivatives, training: Training) -> tuple[Array, Derivatives]:
-    """Return the rows of one θ step, in blocks: all of them, or a random batch with weights that sum to one."""
-    n_rows = x.shape[0] * x.shape[1]
-    if training.batch_size is None or training.batch_size >= n_rows:
-        return x, derivatives
-    layout = Layout.for_rows(training.batch_size, rows_per_block(x.dtype))
-    chosen = jax.random.randint(key, (layout.n_blocks, layout.block_rows), 0, n_rows)
-    x, derivatives = jax.tree.map(lambda leaf: leaf.reshape(n_rows, *leaf.shape[2:])[chosen], (x, derivatives))
-    total = jnp.maximum(jnp.sum(derivatives.weight), jnp.finfo(derivatives.weight.dtype).tiny)
-    return x, eqx.tree_at(lambda d: d.weight, derivatives, derivatives.weight / total)
+def batches(key: PRNGKeyArray, x: Array, derivatives: Derivatives, training: Training) -> Callable:
+    """Return the function of k that gives the rows of step k: all of them, or random blocks.
+
+    Blocks are drawn with replacement: that batches differ in the rows they see helps against overfitting. They are
+    joined to one block, if not too long; the weights of a batch sum to one.
+    """
+    n_blocks, block_rows = derivatives.weight.shape
+    if training.batch_size is None or training.batch_size >= n_blocks * block_rows:
+        return lambda k: (x, derivatives)
+    n = min(max(round(training.batch_size / block_rows), 1), n_blocks)
+    joins = n * block_rows <= rows_per_block(x.dtype)
+
+    def draw(k: Array) -> tuple[Array, Derivatives]:
+        chosen = jax.random.randint(jax.random.fold_in(key, k), (n,), 0, n_blocks)
+        rows, batch = jax.tree.map(lambda leaf: leaf[chosen], (x, derivatives))
+        if joins:
+            rows = jnp.moveaxis(rows, 0, -2).reshape(1, *x.shape[1:-1], n * block_rows)
+            batch = jax.tree.map(lambda leaf: leaf.reshape(1, n * block_rows, *leaf.shape[2:]), batch)
+        total = jnp.maximum(jnp.sum(batch.weight), jnp.finfo(batch.weight.dtype).tiny)
+        return rows, eqx.tree_at(lambda d: d.weight, batch, batch.weight / total)
+
+    return draw
 
 
 def _require_one_of(name: str, value: Any, allowed: Any) -> None:

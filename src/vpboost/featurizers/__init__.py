@@ -30,6 +30,9 @@ Your own is as simple:
 ...         return jnp.sin(self.frequency @ x)
 >>> Sines(jax.random.key(0), jnp.zeros((10, 2)))(jnp.ones(2)).shape
 (8,)
+
+It may also have a method ``columns(x)`` from inputs side by side, ``(*input_shape, n_rows)``, to their features,
+``(n_features, n_rows)``, such as ``jnp.sin(self.frequency @ x)`` here: it is then used instead, and is faster.
 """
 
 from .base import (
@@ -37,6 +40,7 @@ from .base import (
     SomeColumns,
     WithBias,
     activation_function,
+    columns,
     count_parameters,
     require_vector,
     with_bias,
@@ -55,6 +59,7 @@ __all__ = [
     "SomeColumns",
     "WithBias",
     "activation_function",
+    "columns",
     "count_parameters",
     "require_vector",
     "with_bias",

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from .base import check_count
+from .base import ByColumns, check_count, flat
 
 
 class RBF(eqx.Module):
@@ -38,7 +38,7 @@ class RBF(eqx.Module):
         return jnp.exp(-0.5 * jnp.sum(distance**2, axis=1))
 
 
-class Fourier(eqx.Module):
+class Fourier(ByColumns):
     """Waves cos(ω_j·x + φ_j) with trainable frequencies, drawn at first from a normal law, and phases.
 
     Parameters
@@ -63,12 +63,12 @@ class Fourier(eqx.Module):
         self.frequencies = scale * jax.random.normal(frequency_key, (n_features, points.shape[1]), points.dtype)
         self.phases = jax.random.uniform(phase_key, (n_features,), points.dtype, 0, 2 * np.pi)
 
-    def __call__(self, x: Array) -> Float[Array, " n"]:
-        """Return the features of one input."""
-        return jnp.cos(self.frequencies @ x.reshape(-1) + self.phases)
+    def columns(self, x: Float[Array, "*shape rows"]) -> Float[Array, "n rows"]:
+        """Return the features of inputs side by side."""
+        return jnp.cos(self.frequencies @ flat(x) + self.phases[:, None])
 
 
-class BSpline(eqx.Module):
+class BSpline(ByColumns):
     """Cubic B-splines along trainable directions: a smooth basis with local support.
 
     Each of ``n_directions`` ridge coordinates t = a·x + b carries ``n_knots`` uniform cubic B-splines over the range
@@ -94,10 +94,10 @@ class BSpline(eqx.Module):
         self.offsets = 1 - low * scale
         self.n_knots = n_knots
 
-    def __call__(self, x: Array) -> Float[Array, " n"]:
-        """Return the features of one input."""
-        ridge = self.directions @ x.reshape(-1) + self.offsets
-        return cubic_spline(ridge[:, None] - jnp.arange(self.n_knots)).reshape(-1)
+    def columns(self, x: Float[Array, "*shape rows"]) -> Float[Array, "n rows"]:
+        """Return the features of inputs side by side."""
+        ridge = self.directions @ flat(x) + self.offsets[:, None]
+        return flat(cubic_spline(ridge[:, None] - jnp.arange(self.n_knots)[:, None]))
 
 
 def cubic_spline(t: Array) -> Array:

@@ -1,6 +1,7 @@
 """Small neural networks as featurizers. The last layer has its activation: its outputs are the features."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -8,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from .base import activation_function, check_count
+from .base import ByColumns, activation_function, check_count, flat
 
 
-class MLP(eqx.Module):
+class MLP(ByColumns):
     """A fully connected network: ``depth`` hidden layers of ``width`` units, then a layer of ``n_features``.
 
     Parameters
@@ -30,7 +31,8 @@ class MLP(eqx.Module):
         Factor on the first layer's initial weights: larger values start with more oscillating features.
     """
 
-    network: eqx.nn.MLP
+    layers: tuple[eqx.nn.Linear, ...]
+    activation: Callable = eqx.field(static=True)
 
     def __init__(
         self,
@@ -45,24 +47,22 @@ class MLP(eqx.Module):
     ):
         check_count("width", width)
         check_count("depth", depth, least=0)
-        act = activation_function(activation)
-        network = eqx.nn.MLP(
-            in_size=int(np.prod(rows.shape[1:])),
-            out_size=check_count("n_features", width if n_features is None else n_features),
-            width_size=width,
-            depth=depth,
-            activation=act,
-            final_activation=act,
-            key=key,
-        )
-        self.network = _scale_first_layer(network, init_scale)
+        n_features = check_count("n_features", width if n_features is None else n_features)
+        sizes = (int(np.prod(rows.shape[1:])), *[width] * depth, n_features)
+        keys = jax.random.split(key, depth + 1)
+        first, *rest = (eqx.nn.Linear(a, b, key=k) for a, b, k in zip(sizes[:-1], sizes[1:], keys, strict=True))
+        self.layers = (_scaled(first, init_scale), *rest)
+        self.activation = activation_function(activation)
 
-    def __call__(self, x: Array) -> Float[Array, " n"]:
-        """Return the features of one input."""
-        return self.network(x.reshape(-1))
+    def columns(self, x: Float[Array, "*shape rows"]) -> Float[Array, "n rows"]:
+        """Return the features of inputs side by side."""
+        features = flat(x)
+        for layer in self.layers:
+            features = self.activation(_apply(layer, features))
+        return features
 
 
-class ResNet(eqx.Module):
+class ResNet(ByColumns):
     """A layer to ``width`` units, then ``depth`` residual blocks z ← z + activation(K z + b).
 
     Parameters are those of :class:`MLP`; ``depth`` counts the blocks and ``width`` is the number of features.
@@ -84,16 +84,15 @@ class ResNet(eqx.Module):
     ):
         check_count("width", width)
         keys = jax.random.split(key, 1 + check_count("depth", depth, least=0))
-        opening = eqx.nn.Linear(int(np.prod(rows.shape[1:])), width, key=keys[0])
-        self.opening = eqx.tree_at(lambda layer: layer.weight, opening, opening.weight * init_scale)
+        self.opening = _scaled(eqx.nn.Linear(int(np.prod(rows.shape[1:])), width, key=keys[0]), init_scale)
         self.blocks = tuple(eqx.nn.Linear(width, width, key=k) for k in keys[1:])
         self.activation = activation_function(activation)
 
-    def __call__(self, x: Array) -> Float[Array, " n"]:
-        """Return the features of one input."""
-        features = self.activation(self.opening(x.reshape(-1)))
+    def columns(self, x: Float[Array, "*shape rows"]) -> Float[Array, "n rows"]:
+        """Return the features of inputs side by side."""
+        features = self.activation(_apply(self.opening, flat(x)))
         for block in self.blocks:
-            features = features + self.activation(block(features))
+            features = features + self.activation(_apply(block, features))
         return features
 
 
@@ -177,5 +176,10 @@ def max_pool(maps: Float[Array, "c h w"], window: int, stride: int) -> Float[Arr
     return maps
 
 
-def _scale_first_layer(network: eqx.nn.MLP, factor: float) -> eqx.nn.MLP:
-    return eqx.tree_at(lambda n: n.layers[0].weight, network, network.layers[0].weight * factor)
+def _apply(layer: eqx.nn.Linear, x: Float[Array, "d rows"]) -> Float[Array, "n rows"]:
+    bias: Any = layer.bias
+    return layer.weight @ x + bias[:, None]
+
+
+def _scaled(layer: eqx.nn.Linear, factor: float) -> eqx.nn.Linear:
+    return eqx.tree_at(lambda linear: linear.weight, layer, layer.weight * factor)
