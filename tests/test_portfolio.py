@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -12,7 +14,7 @@ QUICK = {"n_estimators": 4, "max_steps": 10, "width": 4}
 
 @pytest.fixture
 def short_race(monkeypatch):
-    monkeypatch.setattr(attempt, "PILOT_STAGES", 3)
+    monkeypatch.setattr(attempt, "ROUNDS", ((1, 4), (3, 2)))
 
 
 def staircase(n=400, seed=0):
@@ -38,12 +40,33 @@ def test_the_race_keeps_the_profile_that_validates_best(short_race):
     X, y = staircase()
     model = VPBoostRegressor(**QUICK).fit(X[:300], y[:300], X_val=X[300:], y_val=y[300:])
     assert set(model.race_) == set(PORTFOLIO)
-    assert model.profile_ == min(model.race_, key=model.race_.get)
+    assert model.race_[model.profile_] <= 1.005 * min(model.race_.values())
     encoding, inherit, max_features = model.profile_
     fixed = VPBoostRegressor(**QUICK, encoding=encoding, inherit=inherit, max_features=max_features)
     fixed.fit(X[:300], y[:300], X_val=X[300:], y_val=y[300:])
     assert fixed.race_ == {}
     np.testing.assert_array_equal(fixed.predict(X), model.predict(X))
+
+
+def test_profiles_behind_drop_out_and_fewer_columns_win_a_tie(monkeypatch):
+    class Runner:
+        boosted = None
+
+        def __init__(self, scores, n_columns):
+            self.given, self.scores = scores, []
+            self.encoder = SimpleNamespace(sources_=np.zeros(n_columns))
+
+        def run(self, n_stages, rate, seed, watch, resume):
+            assert rate == 0.3
+            self.scores = self.given[:n_stages]
+
+        best_score = attempt.Attempt.best_score
+
+    falling = [Runner([9 - i * slope for i in range(20)], 5) for slope in (0.1, 0.4, 0.2, 0.3, 0.05)]
+    assert attempt.race(falling, 0.1, 0) == (falling[1], False)
+    assert [len(runner.scores) for runner in falling] == [4, 10, 7, 10, 4]
+    close = [Runner([1.0] * 20, 30), Runner([1.004] * 20, 3), Runner([1.006] * 20, 1)]
+    assert attempt.race(close, 0.1, 0)[0] is close[1]
 
 
 def test_without_validation_data_some_rows_decide(short_race):

@@ -1,5 +1,6 @@
 """Boosting with one profile, and the race that chooses between profiles."""
 
+import copy
 import os
 import threading
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from ..data import SAMPLE_ROWS, evenly_spaced
 from ..initial import example
 from ..metrics import score_function
 from ..preprocessing import InputEncoder, take
-from .portfolio import PILOT_RATE, PILOT_STAGES, Profile
+from .portfolio import PILOT_RATE, ROUNDS, TIE, Profile
 
 Part = tuple[Any, np.ndarray, np.ndarray]  #: inputs, targets and weights
 
@@ -32,8 +33,6 @@ FREE_TO_CHANGE = (
 class Attempt:
     """A profile at work: it encodes the data, boosts, and keeps the validation score of every stage."""
 
-    boosted: Boosted
-
     def __init__(
         self, model: Any, profile: Profile, train: Part, held_out: Part | None, encoder: InputEncoder | None = None
     ):
@@ -42,6 +41,13 @@ class Attempt:
         self.train = self._prepare(train)
         self.validation = None if held_out is None else self._prepare(held_out)
         self.scores: list[float] = []
+        self.boosted: Boosted | None = None
+
+    def with_profile(self, profile: Profile) -> "Attempt":
+        """Return a fresh attempt on the same encoded data, with another profile of the same encoding."""
+        other = copy.copy(self)
+        other.profile, other.scores, other.boosted = profile, [], None
+        return other
 
     def _prepare(self, part: Part) -> Part:
         target = self.model.target_scaler_.transform(self.model.loss_.prepare_targets(part[1]))
@@ -123,27 +129,34 @@ class Attempt:
 
 
 def race(attempts: list[Attempt], rate: float, seed: int) -> tuple[Attempt, bool]:
-    """Boost a few stages with each profile, side by side; return the one that validates best.
+    """Boost a few stages with each profile, side by side; those behind drop out. Return the one that validates best.
 
     The second value says whether Ctrl-C ended the race early.
     """
     stop = threading.Event()
 
-    def pilot(attempt: Attempt) -> None:
-        attempt.run(PILOT_STAGES, max(rate, PILOT_RATE), seed, lambda progress: stop.is_set())
+    def pilot(attempt: Attempt, n_stages: int) -> None:
+        attempt.run(n_stages, max(rate, PILOT_RATE), seed, lambda progress: stop.is_set(), attempt.boosted)
 
+    running = attempts
     with ThreadPoolExecutor(min(len(attempts), os.cpu_count() or 1)) as pool:
-        running = [pool.submit(pilot, attempt) for attempt in attempts]
-        try:
-            for future in running:
-                future.result()
-        except BaseException as error:
-            stop.set()
-            for future in running:
-                future.cancel()
-            if not isinstance(error, KeyboardInterrupt):
-                raise
-    return min(attempts, key=lambda attempt: attempt.best_score), stop.is_set()
+        for n_stages, n_kept in ROUNDS:
+            futures = [pool.submit(pilot, attempt, n_stages) for attempt in running]
+            try:
+                for future in futures:
+                    future.result()
+            except BaseException as error:
+                stop.set()
+                for future in futures:
+                    future.cancel()
+                if not isinstance(error, KeyboardInterrupt):
+                    raise
+            running = sorted(running, key=lambda attempt: attempt.best_score)[:n_kept]
+            if stop.is_set():
+                break
+    best = running[0].best_score
+    level = [attempt for attempt in running if attempt.best_score <= best + TIE * abs(best)]
+    return min(level, key=lambda attempt: len(attempt.encoder.sources_)), stop.is_set()
 
 
 def describe_setting(value: Any) -> str:

@@ -95,7 +95,7 @@ class BaseVPBoost(Settings):
             attempt = Attempt(self, Profile(*facts["profile"]), train, held_out)
             return self._boost(attempt, seed, attempt.restore(resume_from, seed), recall=True)
         attempt, interrupted = self._choose_profile(train, groups, held_out, seed)
-        if interrupted:
+        if interrupted and attempt.boosted is not None:
             status = f"interrupted after {len(attempt.scores)} stages, while profiles were compared"
             return self._store(attempt, attempt.boosted._replace(status=status), cut_at_best=True)
         return self._boost(attempt, seed, None)
@@ -112,7 +112,11 @@ class BaseVPBoost(Settings):
             parts = [take_part(train, part) for part in rows]
         else:
             parts = [train, held_out]
-        attempts = [Attempt(self, profile, parts[0], parts[1]) for profile in choices]
+        encoded: dict[str, Attempt] = {}
+        for profile in choices:
+            if profile.encoding not in encoded:
+                encoded[profile.encoding] = Attempt(self, profile, parts[0], parts[1])
+        attempts = [encoded[profile.encoding].with_profile(profile) for profile in choices]
         if self.verbose:
             print(f"comparing {len(choices)} profiles on a few stages each", file=sys.stderr)
         best, interrupted = race(attempts, self._rate(len(train[1])), seed)
@@ -121,8 +125,9 @@ class BaseVPBoost(Settings):
         self.race_ = {attempt.profile: attempt.best_score for attempt in attempts}
         if interrupted:
             return best, True
-        encoder = None if held_out is None else best.encoder
-        return Attempt(self, best.profile, train, held_out, encoder), False
+        if held_out is None:
+            return Attempt(self, best.profile, train, None), False
+        return best.with_profile(best.profile), False
 
     def _boost(self, attempt: Attempt, seed: int, resume: Boosted | None, recall: bool = False) -> Any:
         """Run the boosting loop and store what came of it; ``recall`` tells early stopping of the stages before."""

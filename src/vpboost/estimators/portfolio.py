@@ -35,9 +35,11 @@ LEAST_ROWS = 200
 #: A spline encoding of more columns than this would be too wide.
 MOST_SPLINE_COLUMNS = 64
 
-#: The race: this many stages of each profile, at this boosting rate, which shows quickly where a profile leads.
-PILOT_STAGES = 10
+#: The race: after so many stages, so many profiles go on; all at a boosting rate that quickly shows where they lead.
+ROUNDS = ((4, 3), (7, 2), (10, 2))
 PILOT_RATE = 0.3
+#: A profile with fewer encoded columns wins when its score is worse than the best by no more than this part of it.
+TIE = 0.005
 
 
 def check_choices(encoding: Any, inherit: Any, max_features: Any) -> None:
