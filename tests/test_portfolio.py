@@ -64,7 +64,7 @@ def test_profiles_behind_drop_out_and_fewer_columns_win_a_tie(monkeypatch):
 
     falling = [Runner([9 - i * slope for i in range(20)], 5) for slope in (0.1, 0.4, 0.2, 0.3, 0.05)]
     assert attempt.race(falling, 0.1, 0) == (falling[1], False)
-    assert [len(runner.scores) for runner in falling] == [4, 10, 7, 10, 4]
+    assert [len(runner.scores) for runner in falling] == [10, 10, 10, 10, 4]
     close = [Runner([1.0] * 20, 30), Runner([1.004] * 20, 3), Runner([1.006] * 20, 1)]
     assert attempt.race(close, 0.1, 0)[0] is close[1]
 

@@ -28,6 +28,7 @@ import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .blocks import rows_per_block
+from .compression import compress
 from .objective import Summary, feature_count, penalty, summarise, value_and_slopes
 from .reduced import Derivatives
 
@@ -97,6 +98,9 @@ class Training(eqx.Module):
         stage, which suits large tables.
     solver : {"auto", "direct", "cg"}, default="auto"
         How w* is computed: by factorisation, by conjugate gradients, or by the size and structure of the system.
+    sketch : int, optional
+        With squared error, method "vp" and more outputs than this, θ is trained on so many combinations of the outputs
+        (see :mod:`vpboost.compression`), which makes many outputs affordable; w* is solved for on all of them.
     """
 
     method: str = eqx.field(static=True, default="vp")
@@ -109,6 +113,7 @@ class Training(eqx.Module):
     candidates: int = eqx.field(static=True, default=1)
     inherit: float | Array = 0.0
     solver: str = eqx.field(static=True, default="auto")
+    sketch: int | None = eqx.field(static=True, default=None)
 
     def __check_init__(self) -> None:
         _require_one_of("method", self.method, METHODS)
@@ -123,9 +128,11 @@ class Training(eqx.Module):
             raise ValueError("step_size and schedule go with a named optimizer; an Optax object brings its own")
         if self.schedule is not None:
             _require_one_of("schedule", self.schedule, SCHEDULES)
-        for name, least in (("max_steps", 0), ("batch_size", 1), ("candidates", 1)):
+        if self.sketch is not None and self.method != "vp":
+            raise ValueError(f"sketch goes with method='vp', got sketch={self.sketch!r} and method={self.method!r}")
+        for name, least in (("max_steps", 0), ("batch_size", 1), ("candidates", 1), ("sketch", 2)):
             value = getattr(self, name)
-            if name == "batch_size" and value is None:
+            if name in ("batch_size", "sketch") and value is None:
                 continue
             if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
                 raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
@@ -165,9 +172,12 @@ def train(
 ) -> Trained:
     """Train a population of featurizers (stacked along a first axis) and return the best learner."""
     arrays, structure = eqx.partition(featurizers, eqx.is_array)
+    for_theta = compress(jax.random.fold_in(key, 1), derivatives, training.sketch)
 
     def one(key: PRNGKeyArray, arrays: Any) -> tuple[tuple, Array]:
-        featurizer, weights, trace = descend(key, eqx.combine(arrays, structure), x, derivatives, reg, training)
+        featurizer, weights, trace = descend(key, eqx.combine(arrays, structure), x, for_theta, reg, training)
+        if for_theta is not derivatives:
+            weights = jnp.zeros((weights.shape[0], derivatives.gradient.shape[-1]), weights.dtype)
         summary = summarise(featurizer, x, derivatives, training.solver)
         if training.solves.end:
             weights = summary.solve(derivatives, reg, weights).weights

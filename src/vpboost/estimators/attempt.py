@@ -85,7 +85,7 @@ class Attempt:
             loss=model.loss_,
             featurizer=self.factory(),
             n_learners=n_learners,
-            training=model._training(len(x), self.profile.inherit),
+            training=model._training(len(x), self.profile.inherit, 1 if y.ndim == 1 else y.shape[1]),
             trust_region=model._trust_region(rate),
             sample_weight=weight,
             validation=self.validation,

@@ -166,7 +166,7 @@ class BaseVPBoost(Settings):
             kept = int(self.history_["accepted"][: best + 1].sum())
         self.best_iteration_ = kept
         self.ensemble_ = boosted.ensemble.truncate(kept)
-        self._importances(evenly_spaced(attempt.train[0], 4096))
+        self._importances(evenly_spaced(attempt.train[0], 512))
         return self
 
     def _importances(self, x: np.ndarray) -> None:

@@ -36,7 +36,7 @@ LEAST_ROWS = 200
 MOST_SPLINE_COLUMNS = 64
 
 #: The race: after so many stages, so many profiles go on; all at a boosting rate that quickly shows where they lead.
-ROUNDS = ((4, 3), (7, 2), (10, 2))
+ROUNDS = ((4, 4), (10, 2))
 PILOT_RATE = 0.3
 #: A profile with fewer encoded columns wins when its score is worse than the best by no more than this part of it.
 TIE = 0.005

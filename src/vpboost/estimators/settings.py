@@ -33,6 +33,10 @@ OPTIONS = {
 }
 
 
+#: With at least twice as many outputs of squared error, learners are trained on so many combinations of them.
+SKETCH = 32
+
+
 def plain(value: Any) -> Any:
     """Return NumPy's numbers, as grids of parameters hold them, as Python's."""
     return value.item() if isinstance(value, np.generic) else value
@@ -133,7 +137,7 @@ class Settings(BaseEstimator):
         score_function(self.eval_metric, self._is_classifier)
         return self._named_loss()
 
-    def _training(self, n: int, inherit: float = 0.0) -> Training:
+    def _training(self, n: int, inherit: float = 0.0, n_outputs: int = 1) -> Training:
         batch = (None if n <= 8192 else 4096) if self.batch_size == "auto" else plain(self.batch_size)
         return Training(
             method=self.method,
@@ -144,6 +148,7 @@ class Settings(BaseEstimator):
             reg_theta=plain(self.reg_theta),
             candidates=plain(self.candidates),
             inherit=inherit,
+            sketch=SKETCH if self.method == "vp" and n_outputs >= 2 * SKETCH else None,
         )
 
     def _rate(self, n: int) -> float:
