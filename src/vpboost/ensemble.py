@@ -1,6 +1,8 @@
 """The ensemble f(x) = c₀ + Σ_m W_mᵀ z_m(x): predictions, staged predictions and input gradients."""
 
+import os
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import equinox as eqx
@@ -9,11 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .blocks import Layout
-from .featurizers import count_parameters
+from .blocks import Layout, block_map
+from .featurizers import columns, count_parameters
 
-#: Rows that are evaluated together.
+#: Rows of a block, and blocks of one call where there are as many, when an ensemble is evaluated.
 ROWS_AT_ONCE = 256
+BLOCKS_AT_ONCE = 32
 
 
 class Ensemble(eqx.Module):
@@ -75,11 +78,15 @@ class Ensemble(eqx.Module):
 
     def learner_outputs(self, x: Array) -> Float[Array, "m k"]:
         """Return the contribution of each learner for one input."""
+        return self._outputs(x[..., None])[:, 0]
+
+    def _outputs(self, x: Float[Array, "*shape rows"]) -> Float[Array, "m rows k"]:
+        """Return the contribution of each learner for inputs side by side."""
         if self.n_learners == 0:
-            return jnp.zeros((0, self.n_outputs), self.constant.dtype)
+            return jnp.zeros((0, x.shape[-1], self.n_outputs), self.constant.dtype)
         arrays, structure = eqx.partition(self.featurizers, eqx.is_array)
-        features = jax.vmap(lambda leaves: eqx.combine(leaves, structure)(x))(arrays)
-        return jnp.einsum("mn,mnk->mk", features, self.weights)
+        features = jax.vmap(lambda leaves: columns(eqx.combine(leaves, structure), x))(arrays)
+        return jnp.einsum("mnr,mnk->mrk", features, self.weights)
 
     def __call__(self, x: Array) -> Float[Array, " k"]:
         """Return f(x) for one input; a JAX function that can be differentiated, mapped and compiled."""
@@ -87,7 +94,7 @@ class Ensemble(eqx.Module):
 
     def predict(self, x: Any) -> np.ndarray:
         """Return f(x_i) for each row, shape ``(n_rows, K)``: raw values (logits for cross-entropies)."""
-        return self._in_blocks(_prediction, x)
+        return self._in_blocks(_predictions, x)
 
     def staged_predict(self, x: Any) -> np.ndarray:
         """Return the predictions of the first 0, 1, ..., M learners, shape ``(M + 1, n_rows, K)``."""
@@ -95,39 +102,51 @@ class Ensemble(eqx.Module):
 
     def input_gradient(self, x: Any) -> np.ndarray:
         """Return ∂f/∂x at each row, shape ``(n_rows, K, *input_shape)``, exact by automatic differentiation."""
-        return self._in_blocks(_jacobian, x)
+        return self._in_blocks(_jacobians, x)
 
-    def _in_blocks(self, of_one_row: Callable, x: Any) -> np.ndarray:
+    def _in_blocks(self, of_block: Callable, x: Any) -> np.ndarray:
         dtype = np.dtype(self.constant.dtype)
         rows = np.asarray(x, dtype=dtype)
         if rows.ndim < 2:
             raise ValueError(f"x must have one row per sample (at least 2-D), got shape {rows.shape}")
         # always blocks of the same size: a row's result then does not depend on the rows it comes with
-        size = ROWS_AT_ONCE
-        layout = Layout(len(rows), max(-(-len(rows) // size), 1), size)
-        padded = np.zeros((layout.n_blocks * size, *rows.shape[1:]), dtype)
-        padded[: len(rows)] = rows
-        with jax.enable_x64(dtype == np.float64):
-            blocks = padded.reshape(layout.n_blocks, size, *rows.shape[1:])
-            return layout.merge(
-                np.stack([np.asarray(_evaluate(self, of_one_row, jnp.asarray(block))) for block in blocks])
-            )
+        layout = Layout(len(rows), max(-(-len(rows) // ROWS_AT_ONCE), 1), ROWS_AT_ONCE)
+        starts = [*range(0, layout.n_blocks - BLOCKS_AT_ONCE + 1, BLOCKS_AT_ONCE)]
+        calls = [(b, BLOCKS_AT_ONCE) for b in starts]
+        calls += [(b, 1) for b in range(len(starts) * BLOCKS_AT_ONCE, layout.n_blocks)]
+
+        def evaluate(first: int, n_blocks: int) -> np.ndarray:
+            part = rows[first * ROWS_AT_ONCE : (first + n_blocks) * ROWS_AT_ONCE]
+            padded = np.zeros((n_blocks * ROWS_AT_ONCE, *rows.shape[1:]), dtype)
+            padded[: len(part)] = part
+            blocks = np.moveaxis(padded.reshape(n_blocks, ROWS_AT_ONCE, *rows.shape[1:]), 1, -1)
+            with jax.enable_x64(dtype == np.float64):
+                found = np.asarray(_evaluate(self, of_block, jnp.asarray(blocks)))
+            return found.reshape(-1, *found.shape[2:])
+
+        if len(calls) == 1:
+            found = [evaluate(*calls[0])]
+        else:  # a call keeps one core busy
+            with ThreadPoolExecutor(os.cpu_count()) as pool:
+                found = list(pool.map(evaluate, *zip(*calls, strict=True)))
+        return np.concatenate(found)[: len(rows)]
 
 
 @eqx.filter_jit
-def _evaluate(ensemble: Ensemble, of_one_row: Callable, block: Array) -> Array:
-    return jax.vmap(lambda x: of_one_row(ensemble, x))(block)
+def _evaluate(ensemble: Ensemble, of_block: Callable, blocks: Array) -> Array:
+    return block_map(lambda x: of_block(ensemble, x), blocks)
 
 
-def _prediction(ensemble: Ensemble, x: Array) -> Array:
-    return ensemble(x)
+def _predictions(ensemble: Ensemble, x: Array) -> Float[Array, "rows k"]:
+    return ensemble.constant + jnp.sum(ensemble._outputs(x), axis=0)
 
 
-def _stages(ensemble: Ensemble, x: Array) -> Array:
-    return jnp.cumsum(jnp.concatenate([ensemble.constant[None], ensemble.learner_outputs(x)]), axis=0)
+def _stages(ensemble: Ensemble, x: Array) -> Float[Array, "rows m k"]:
+    constant = jnp.broadcast_to(ensemble.constant, (1, x.shape[-1], ensemble.n_outputs))
+    return jnp.moveaxis(jnp.cumsum(jnp.concatenate([constant, ensemble._outputs(x)]), axis=0), 0, 1)
 
 
-def _jacobian(ensemble: Ensemble, x: Array) -> Array:
+def _jacobians(ensemble: Ensemble, x: Array) -> Float[Array, "rows k *shape"]:
     # one forward pass per input, or one backward pass per output: whichever are fewer
-    mode = jax.jacrev if ensemble.n_outputs <= x.size else jax.jacfwd
-    return mode(ensemble)(x)
+    mode = jax.jacrev if ensemble.n_outputs <= x[..., 0].size else jax.jacfwd
+    return jax.vmap(mode(ensemble), in_axes=-1)(x)

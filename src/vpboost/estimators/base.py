@@ -12,10 +12,14 @@ from ..boosting import Boosted, Record
 from ..callbacks import EarlyStopping, Progress, ProgressDisplay
 from ..checkpoint import read_facts
 from ..data import check_weights, evenly_spaced
+from ..light import LightEnsemble
 from ..preprocessing import InputEncoder, TargetScaler, canonical_rows, has_text, is_frame, n_rows, take
 from .attempt import Attempt, Part, hold_out, race, take_part
 from .portfolio import LEAST_ROWS, Profile, profiles
 from .settings import Settings
+
+#: Up to so many rows are predicted by NumPy alone.
+FEW_ROWS = 32
 
 
 class BaseVPBoost(Settings):
@@ -252,7 +256,21 @@ class BaseVPBoost(Settings):
 
     def _raw(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
-        return self.ensemble_.predict(self.input_encoder_.transform(self._check_inputs(X, reset=False))).astype(float)
+        encoded = self.input_encoder_.transform(self._check_inputs(X, reset=False))
+        if len(encoded) <= FEW_ROWS and (light := self._light_ensemble()) is not None:
+            return light.predict(encoded)
+        return self.ensemble_.predict(encoded).astype(float)
+
+    def _light_ensemble(self) -> LightEnsemble | None:
+        """Return the ensemble in NumPy, made when first asked for."""
+        of, light = getattr(self, "_light", (None, None))
+        if of is not self.ensemble_:
+            light = LightEnsemble.of(self.ensemble_)
+            self._light = self.ensemble_, light
+        return light
+
+    def __getstate__(self) -> Any:
+        return {name: value for name, value in super().__getstate__().items() if name != "_light"}
 
     def _staged_raw(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
