@@ -1,5 +1,4 @@
 import os
-from pathlib import Path
 
 # Most of the suite's time is compilation of small programs: ask XLA for less optimisation, before JAX is imported.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
@@ -7,6 +6,8 @@ os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 import jax
 import pytest
 from hypothesis import settings
+
+from vpboost.compilation import forget_programs_if_many
 
 # compilation makes the first example slow
 settings.register_profile("vpboost", deadline=None)
@@ -17,9 +18,7 @@ settings.load_profile("vpboost")
 def bounded_number_of_programs():
     """Forget compiled programs when there are many: each takes memory maps, of which Linux allows 65,530 a process."""
     yield
-    maps = Path("/proc/self/maps")
-    if maps.exists() and maps.read_bytes().count(b"\n") > 15_000:
-        jax.clear_caches()
+    forget_programs_if_many(15_000)
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vpboost import preprocessing
 from vpboost.metrics import score_function
 from vpboost.preprocessing import InputEncoder, TargetScaler, canonical_rows
 
@@ -68,14 +69,16 @@ def test_targets_go_there_and_back(kind):
     np.testing.assert_allclose(scaler.slope(raw), numeric, rtol=1e-6)
 
 
-def test_canonical_rows_merge_and_sort():
+def test_canonical_rows_merge_and_sort(monkeypatch):
     X = np.array([[2.0], [1.0], [2.0], [3.0]])
     y = np.array([[0.0], [5.0], [0.0], [1.0]])
     rows, weight, groups = canonical_rows(X, y, np.array([1.0, 2.0, 3.0, 0.0]))
     np.testing.assert_array_equal(rows, [1, 0])
     np.testing.assert_array_equal(weight, [2.0, 4.0])
     np.testing.assert_array_equal(groups, [0, 1])
-    rows, weight, groups = canonical_rows(X, y, np.array([1.0, 2.0, 3.0, 0.0]), most_rows=2)
+    monkeypatch.setattr(preprocessing, "MOST_SORTED", 2)
+    rows, weight, groups = canonical_rows(X, y, np.array([1.0, 2.0, 3.0, 0.0]))
+    monkeypatch.undo()
     np.testing.assert_array_equal(rows, [0, 1, 2])
     np.testing.assert_array_equal(weight, [1.0, 2.0, 3.0])
     np.testing.assert_array_equal(groups, [0, 1, 2])

@@ -1,24 +1,46 @@
 """VPBoost: second-order gradient boosting with smooth separable learners and variable projection."""
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from ._version import __version__
-from .boosting import Boosted, Record, Stage, boost
-from .ensemble import Ensemble
-from .estimators import VPBoostClassifier, VPBoostRegressor
-from .featurizers import MLP, RBF, BSpline, ConvNet, Fourier, ResNet
-from .losses import (
-    BinaryCrossEntropy,
-    CustomLoss,
-    Gamma,
-    Loss,
-    MulticlassCrossEntropy,
-    Poisson,
-    PseudoHuber,
-    Quantile,
-    SquaredError,
-    Tweedie,
-)
-from .trust_region import TrustRegion
-from .weak_learner import Training
+
+if TYPE_CHECKING:
+    from .boosting import Boosted, Record, Stage, boost
+    from .compilation import cache_compilation
+    from .ensemble import Ensemble
+    from .estimators import VPBoostClassifier, VPBoostRegressor
+    from .featurizers import MLP, RBF, BSpline, ConvNet, Fourier, ResNet
+    from .losses import (
+        BinaryCrossEntropy,
+        CustomLoss,
+        Gamma,
+        Loss,
+        MulticlassCrossEntropy,
+        Poisson,
+        PseudoHuber,
+        Quantile,
+        SquaredError,
+        Tweedie,
+    )
+    from .trust_region import TrustRegion
+    from .weak_learner import Training
+
+#: Where the public names live. Each is imported when first asked for: JAX and scikit-learn take seconds to import.
+_HOMES = {
+    "boosting": ("Boosted", "Record", "Stage", "boost"),
+    "compilation": ("cache_compilation",),
+    "ensemble": ("Ensemble",),
+    "estimators": ("VPBoostClassifier", "VPBoostRegressor"),
+    "featurizers": ("MLP", "RBF", "BSpline", "ConvNet", "Fourier", "ResNet"),
+    "losses": (
+        *("BinaryCrossEntropy", "CustomLoss", "Gamma", "Loss", "MulticlassCrossEntropy", "Poisson", "PseudoHuber"),
+        *("Quantile", "SquaredError", "Tweedie"),
+    ),
+    "trust_region": ("TrustRegion",),
+    "weak_learner": ("Training",),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "MLP",
@@ -47,4 +69,15 @@ __all__ = [
     "VPBoostRegressor",
     "__version__",
     "boost",
+    "cache_compilation",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f".{_HOME_OF[name]}", __name__), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -27,6 +27,14 @@ def rows_per_block(dtype: Any) -> int:
     return 8192 if np.dtype(dtype).itemsize == 4 else 1024
 
 
+def aligned_empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """Return an empty array at an address that JAX can use without copying it."""
+    n_bytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    buffer = np.empty(n_bytes + 64, np.uint8)
+    offset = -buffer.ctypes.data % 64
+    return buffer[offset : offset + n_bytes].view(dtype).reshape(shape)
+
+
 class Layout(NamedTuple):
     """How many blocks of how many rows hold ``n_rows`` rows (the last ones are padding)."""
 
@@ -71,7 +79,7 @@ class Layout(NamedTuple):
         >>> Layout.for_rows(3, 2).split_inputs(np.array([[5, 1], [6, 2], [7, 3]]), "float32").tolist()
         [[[5.0, 6.0], [1.0, 2.0]], [[7.0, 5.0], [3.0, 1.0]]]
         """
-        blocks = np.empty((self.n_blocks, *rows.shape[1:], self.block_rows), dtype)
+        blocks = aligned_empty((self.n_blocks, *rows.shape[1:], self.block_rows), dtype)
         for b in range(self.n_blocks):
             begin, end = b * self.block_rows, min((b + 1) * self.block_rows, self.n_rows)
             part = rows[begin:end] if order is None else rows[order[begin:end]]

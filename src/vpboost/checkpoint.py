@@ -67,13 +67,12 @@ def read_checkpoint(path: Any, learner: Any) -> Boosted:
     return Boosted(ensemble, history, str(state["status"]), float(state["reg_lambda"]))
 
 
-def digest(arrays: Iterable[np.ndarray | None]) -> str:
+def digest(arrays: Iterable[np.ndarray]) -> str:
     """Return a fingerprint of some arrays."""
     total = hashlib.sha256()
     for array in arrays:
-        if array is not None:
-            total.update(str((array.shape, array.dtype)).encode())
-            total.update(np.ascontiguousarray(array).tobytes())
+        total.update(str((array.shape, array.dtype)).encode())
+        total.update(np.ascontiguousarray(array).tobytes())
     return total.hexdigest()
 
 

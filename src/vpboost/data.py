@@ -10,6 +10,7 @@ from jaxtyping import Array, Float
 
 from .blocks import Layout, rows_per_block
 from .losses import Loss
+from .sources import chunks, is_source
 
 #: Training inputs that featurizer factories get to see, at the most.
 SAMPLE_ROWS = 1024
@@ -72,7 +73,7 @@ def prepare(
     with np.errstate(over="ignore"):
         x_blocks, target_blocks = layout.split_inputs(inputs, dtype, order), layout.split(target).astype(target_dtype)
     for name, blocks in zip(names, (x_blocks, target_blocks), strict=True):
-        if not np.all(np.isfinite(blocks)):
+        if not all(np.all(np.isfinite(block)) for block in blocks):
             raise ValueError(f"{name} has values too large for {np.dtype(dtype)}; rescale it or use float64")
     return Data(
         x=jnp.asarray(x_blocks),
@@ -97,16 +98,16 @@ def prepare_validation(validation: tuple, loss: Loss, dtype: Any, training: Data
     return data
 
 
-def check_inputs(x: Any, name: str) -> np.ndarray:
-    """Return ``x`` as a finite numeric array with at least one row; raise an error that names it otherwise."""
-    inputs = np.asarray(x)
-    if inputs.dtype.kind not in "biuf":
+def check_inputs(x: Any, name: str) -> Any:
+    """Return ``x`` as a finite numeric array or source with at least one row; raise an error naming it otherwise."""
+    inputs = x if is_source(x) else np.asarray(x)
+    if not is_source(x) and inputs.dtype.kind not in "biuf":
         raise TypeError(f"{name} must be numeric, got dtype {inputs.dtype}")
     if inputs.ndim < 2:
         raise ValueError(f"{name} must have one row per sample (at least 2-D), got shape {inputs.shape}")
-    if inputs.size == 0:
+    if 0 in inputs.shape:
         raise ValueError(f"{name} must not be empty, got shape {inputs.shape}")
-    if not np.all(np.isfinite(inputs)):
+    if not all(np.all(np.isfinite(part)) for part in chunks(inputs)):
         raise ValueError(f"{name} must be finite, got NaN or infinity")
     return inputs
 

@@ -1,7 +1,7 @@
 """An ensemble in plain NumPy, double precision: for a few rows, where JAX would spend its time on calling itself.
 
-Arrays of the M learners are stacked along a first axis, and inputs lie side by side, ``(1 or M, ..., n_rows)``: a product
-serves all learners and rows at once. Only the featurizers of this library, with activations by name, are known here.
+Arrays of the M learners are stacked along a first axis; inputs lie side by side, ``(1 or M, ..., n_rows)``: products
+serve all learners and rows at once. Only the featurizers of this library, with activations by name, are known here.
 """
 
 from collections.abc import Callable

@@ -4,7 +4,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .data import evenly_spaced
 from .encodings import ENCODINGS
+from .sources import MANY_ROWS, Rows
 
 
 class Categories(NamedTuple):
@@ -39,7 +41,12 @@ class InputEncoder:
         self.encoding = encoding
 
     def fit(self, X: Any, weight: np.ndarray) -> "InputEncoder":
-        """Learn scales, levels, indicators and encodings from training inputs and their weights."""
+        """Learn scales, levels, indicators and encodings from training inputs and their weights.
+
+        Of a very large table, rows evenly spaced over it are enough.
+        """
+        if n_rows(X) > MANY_ROWS and not is_frame(X):
+            X, weight = (evenly_spaced(part, MANY_ROWS) for part in (X, weight))
         numbers, texts = split_columns(X)
         self.shape_ = numbers.shape[1:]
         self.numeric_ = [j for j in range(n_columns(X)) if j not in texts]
@@ -182,7 +189,9 @@ def take(X: Any, rows: np.ndarray) -> Any:
     """Return some rows of an array or data frame."""
     if hasattr(X, "iloc"):
         return X.iloc[rows]
-    return X[rows]
+    if isinstance(X, Rows):
+        return Rows(X.source, rows if X.index is None else X.index[rows])
+    return Rows(X, rows) if n_rows(X) > MANY_ROWS and not is_frame(X) else X[rows]
 
 
 def has_text(X: Any) -> bool:
@@ -201,7 +210,7 @@ def split_columns(X: Any, categorical: list[int] | None = None) -> tuple[np.ndar
     ``categorical`` names the columns to read as text; by default all columns of a data frame that are not numeric.
     """
     if not is_frame(X):
-        return np.asarray(X, dtype=np.float64), {}
+        return np.asarray(X if isinstance(X, np.ndarray) else X[:], dtype=np.float64), {}
     texts, numbers = {}, []
     for j, name in enumerate(X.columns):
         values = column_values(X[name])
@@ -245,20 +254,23 @@ def level_name(value: Any) -> str:
     return "<missing>" if missing else str(value)
 
 
-def canonical_rows(
-    X: np.ndarray, target: np.ndarray, weight: np.ndarray, most_rows: int = 20_000
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+#: Larger tables are not sorted, which would cost more than it is worth.
+MOST_SORTED = 20_000
+
+
+def canonical_rows(X: Any, target: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return which rows to keep, none of weight zero, equal ones merged, in sorted order; their weights; their groups.
 
     Rows of one group have equal inputs (and different targets): a split into parts should keep them together.
 
     A model then depends neither on the order of the rows nor on whether a row is repeated or given more weight. Above
-    ``most_rows`` rows only those of weight zero are dropped: sorting would cost more than it is worth.
+    ``MOST_SORTED`` rows only those of weight zero are dropped.
     """
     kept = np.flatnonzero(weight > 0)
-    if len(kept) > most_rows:
+    if len(kept) > MOST_SORTED:
         return kept, weight[kept], np.arange(len(kept))
-    inputs, outputs = X[kept].reshape(len(kept), -1), target[kept].reshape(len(kept), -1)
+    encoded = InputEncoder().fit(X, weight).transform(X)
+    inputs, outputs = encoded[kept].reshape(len(kept), -1), target[kept].reshape(len(kept), -1)
     table = np.concatenate([inputs, outputs], axis=1)
     _, first, inverse = np.unique(table, axis=0, return_index=True, return_inverse=True)
     _, group = np.unique(inputs[first], axis=0, return_inverse=True)

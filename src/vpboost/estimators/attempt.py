@@ -17,7 +17,8 @@ from ..checkpoint import CheckpointError, digest, read_checkpoint, read_facts
 from ..data import SAMPLE_ROWS, evenly_spaced
 from ..initial import example
 from ..metrics import score_function
-from ..preprocessing import InputEncoder, take
+from ..preprocessing import InputEncoder, is_frame, n_rows, take
+from ..sources import MANY_ROWS, Rows, chunks
 from .portfolio import PILOT_RATE, ROUNDS, TIE, Profile
 
 Part = tuple[Any, np.ndarray, np.ndarray]  #: inputs, targets and weights
@@ -51,6 +52,8 @@ class Attempt:
 
     def _prepare(self, part: Part) -> Part:
         target = self.model.target_scaler_.transform(self.model.loss_.prepare_targets(part[1]))
+        if n_rows(part[0]) > MANY_ROWS and not is_frame(part[0]):
+            return Rows(part[0], encode=self.encoder.transform), target, part[2]
         return self.encoder.transform(part[0]), target, part[2]
 
     def run(
@@ -64,7 +67,7 @@ class Attempt:
         """Boost; ``watch`` sees every stage and may end it."""
         model, (x, y, weight) = self.model, self.train
         metric = score_function(model.eval_metric, model._is_classifier)
-        facts = self.facts(seed)
+        facts = self.facts(seed) if model.callbacks else {}
 
         def after_stage(stage: Stage) -> bool:
             score = stage.record.validation_loss
@@ -102,7 +105,7 @@ class Attempt:
 
     def facts(self, seed: int) -> dict[str, Any]:
         """Return what must be the same for a checkpoint to be of use."""
-        data = digest([*self.train, *(self.validation or ())])
+        data = digest(part for array in (*self.train, *(self.validation or ())) for part in chunks(array))
         settings = {
             name: describe_setting(value)
             for name, value in self.model.get_params(deep=False).items()
@@ -184,6 +187,13 @@ def hold_out(
             "X_val and y_val or set early_stopping_rounds=None"
         )
     return train, aside
+
+
+def sample_part(part: Part, most: int, seed: int) -> Part:
+    """Return the part, or so many random rows of it."""
+    if len(part[1]) <= most:
+        return part
+    return take_part(part, np.random.default_rng(seed).permutation(len(part[1]))[:most])
 
 
 def take_part(part: Part, rows: np.ndarray) -> Part:

@@ -11,11 +11,13 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from ..boosting import Boosted, Record
 from ..callbacks import EarlyStopping, Progress, ProgressDisplay
 from ..checkpoint import read_facts
+from ..compilation import forget_programs_if_many
 from ..data import check_weights, evenly_spaced
 from ..light import LightEnsemble
-from ..preprocessing import InputEncoder, TargetScaler, canonical_rows, has_text, is_frame, n_rows, take
-from .attempt import Attempt, Part, hold_out, race, take_part
-from .portfolio import LEAST_ROWS, Profile, profiles
+from ..preprocessing import MOST_SORTED, TargetScaler, canonical_rows, has_text, is_frame, n_rows, take
+from ..sources import MANY_ROWS, chunks, is_stream, read_stream
+from .attempt import Attempt, Part, hold_out, race, sample_part, take_part
+from .portfolio import LEAST_ROWS, RACE_ROWS, Profile, profiles
 from .settings import Settings
 
 #: Up to so many rows are predicted by NumPy alone.
@@ -52,10 +54,12 @@ class BaseVPBoost(Settings):
 
         Parameters
         ----------
-        X : array or data frame of shape (n_samples, n_features), or images
-            Numbers, with NaN for missing values; a pandas or polars frame may have categorical and text columns.
+        X : array or data frame of shape (n_samples, n_features), or images; or a path or iterator
+            Numbers, with NaN for missing values; a pandas or polars frame may have categorical and text columns. Large
+            tables: a NumPy memory map, the path of a Parquet or Arrow file of numbers, or an iterator of pairs
+            ``(X, y)`` of arrays, each read a part at a time into single precision.
         y : array of shape (n_samples,) or (n_samples, n_outputs)
-            Targets, or class labels.
+            Targets, or class labels; the name or names of the target columns of a file; None with an iterator.
         sample_weight : array of shape (n_samples,), optional
             Non-negative weights.
         X_val, y_val, sample_weight_val : like X, y, sample_weight, optional
@@ -71,6 +75,8 @@ class BaseVPBoost(Settings):
         self
         """
         loss_given = self._check_settings()
+        if is_stream(X):
+            X, y = read_stream(X, y)
         going_on = self.warm_start and hasattr(self, "boosted_")
         if going_on and resume_from is not None:
             raise ValueError("resume_from and going on by warm_start=True exclude each other; use a fresh estimator")
@@ -81,9 +87,10 @@ class BaseVPBoost(Settings):
         weight = self._check_weight(sample_weight, y, n_rows(inputs), "sample_weight")
         facts = None if resume_from is None else read_facts(resume_from)
         seed = self._seed(self.seed_ if going_on else None if facts is None else facts["seed"])
-        encoded = InputEncoder().fit(inputs, weight).transform(inputs)
-        rows, weight, groups = canonical_rows(encoded, target, weight)
-        data = take(inputs, rows), target[rows], weight
+        forget_programs_if_many()
+        rows, weight, groups = canonical_rows(inputs, target, weight)
+        untouched = len(rows) == n_rows(inputs) > MOST_SORTED
+        data = (inputs, target, weight) if untouched else (take(inputs, rows), target[rows], weight)
         train, held_out = self._split(data, groups, X_val, y_val, sample_weight_val, eval_set, seed)
         self._check_trimmed(train[1])
         if going_on:
@@ -116,6 +123,7 @@ class BaseVPBoost(Settings):
             parts = [take_part(train, part) for part in rows]
         else:
             parts = [train, held_out]
+        parts = [sample_part(part, most, seed) for part, most in zip(parts, RACE_ROWS, strict=True)]
         encoded: dict[str, Attempt] = {}
         for profile in choices:
             if profile.encoding not in encoded:
@@ -129,8 +137,8 @@ class BaseVPBoost(Settings):
         self.race_ = {attempt.profile: attempt.best_score for attempt in attempts}
         if interrupted:
             return best, True
-        if held_out is None:
-            return Attempt(self, best.profile, train, None), False
+        if held_out is None or parts[0] is not train or parts[1] is not held_out:
+            return Attempt(self, best.profile, train, held_out), False
         return best.with_profile(best.profile), False
 
     def _boost(self, attempt: Attempt, seed: int, resume: Boosted | None, recall: bool = False) -> Any:
@@ -210,7 +218,8 @@ class BaseVPBoost(Settings):
             if X.shape[0] == 0:
                 raise ValueError(f"Found array with 0 sample(s) (shape={X.shape}) while a minimum of 1 is required.")
             return X
-        X = validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan", allow_nd=True)
+        kept = [np.float64, np.float32]
+        X = validate_data(self, X, reset=reset, dtype=kept, ensure_all_finite="allow-nan", allow_nd=True)
         if X.ndim > 2 and np.isnan(X).any():
             raise ValueError("X must not have missing values when it holds images")
         return X
@@ -256,7 +265,12 @@ class BaseVPBoost(Settings):
 
     def _raw(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
-        encoded = self.input_encoder_.transform(self._check_inputs(X, reset=False))
+        inputs = self._check_inputs(X, reset=False)
+        if n_rows(inputs) > MANY_ROWS and not is_frame(inputs):
+            transform = self.input_encoder_.transform
+            parts = [self.ensemble_.predict(transform(part)) for part in chunks(inputs, MANY_ROWS)]
+            return np.concatenate(parts).astype(float)
+        encoded = self.input_encoder_.transform(inputs)
         if len(encoded) <= FEW_ROWS and (light := self._light_ensemble()) is not None:
             return light.predict(encoded)
         return self.ensemble_.predict(encoded).astype(float)

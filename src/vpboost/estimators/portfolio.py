@@ -38,6 +38,8 @@ MOST_SPLINE_COLUMNS = 64
 #: The race: after so many stages, so many profiles go on; all at a boosting rate that quickly shows where they lead.
 ROUNDS = ((4, 4), (10, 2))
 PILOT_RATE = 0.3
+#: Rows that race, at the most, to train on and to validate with.
+RACE_ROWS = 60_000, 20_000
 #: A profile with fewer encoded columns wins when its score is worse than the best by no more than this part of it.
 TIE = 0.005
 

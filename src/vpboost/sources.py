@@ -1,0 +1,142 @@
+"""Tables that are too large to copy: rows fetched a part at a time, from memory, a file or a stream of batches.
+
+A *source of rows* is anything with ``shape`` and ``source[rows]``, where ``rows`` is a slice or an array of numbers:
+NumPy arrays and memory maps, and the classes here.
+"""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+#: Tables with more rows than this are not copied when rows are selected or encoded.
+MANY_ROWS = 200_000
+
+
+class Rows:
+    """Rows of another source, in some order, fetched when asked for; ``encode`` may turn them into other columns."""
+
+    def __init__(self, source: Any, index: np.ndarray | None = None, encode: Any = None):
+        self.source, self.index, self.encode = source, index, encode
+        self.shape = (len(source) if index is None else len(index), *np.shape(self[:1])[1:])
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: Any) -> np.ndarray:
+        found = self.source[rows if self.index is None else self.index[rows]]
+        return found if self.encode is None else self.encode(found)
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+
+def is_source(x: Any) -> bool:
+    """Say whether ``x`` is a source of rows other than a plain array."""
+    return isinstance(x, Rows)
+
+
+def chunks(source: Any, size: int = 65_536) -> Iterator[np.ndarray]:
+    """Yield a source's rows a part at a time."""
+    for begin in range(0, max(len(source), 1), size):
+        yield source[begin : begin + size]
+
+
+def is_stream(X: Any) -> bool:
+    """Say whether ``X`` is a table to be read by :func:`read_stream`: a file's path or an iterator of batches."""
+    return isinstance(X, str | Path | Iterator)
+
+
+def read_stream(X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return inputs (float32) and targets of a Parquet or Arrow file, or of an iterator of batches.
+
+    Parameters
+    ----------
+    X : str, Path or iterator
+        A Parquet (``.parquet``) or Arrow (``.arrow``, ``.feather``) file of numeric columns, or an iterator of pairs
+        ``(X, y)`` of arrays.
+    y : str or list of str; None for an iterator
+        The file's target column or columns; the others are inputs.
+    """
+    if isinstance(X, Iterator):
+        if y is not None:
+            raise ValueError("y must be None when X is an iterator, which yields pairs (X, y) of arrays")
+        return _gather(X)
+    if y is None or not isinstance(y, str | list | tuple):
+        raise ValueError(f"y must name the target column or columns of the file {str(X)!r}, got {type(y).__name__}")
+    targets = [y] if isinstance(y, str) else list(y)
+    names, batches = _open(Path(X))
+    for name in targets:
+        if name not in names:
+            raise ValueError(f"y={name!r} is not a column of {str(X)!r}; it has {', '.join(map(repr, names))}")
+    inputs = [name for name in names if name not in targets]
+    if not inputs:
+        raise ValueError(f"{str(X)!r} has no columns besides the target")
+
+    def pairs() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        for batch in batches:
+            yield _matrix(batch, inputs, X).astype(np.float32), _matrix(batch, targets, X)
+
+    table, target = _gather(pairs())
+    return table, target[:, 0] if isinstance(y, str) else target
+
+
+def _gather(pairs: Iterable[tuple[Any, Any]]) -> tuple[np.ndarray, np.ndarray]:
+    """Join batches; inputs in single precision, in an array that grows by half when it is full."""
+    table, used, targets = np.empty((0, 0), np.float32), 0, []
+    for pair in pairs:
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise ValueError(f"the iterator X must yield pairs (X, y) of arrays, got {type(pair).__name__}")
+        part, target = np.asarray(pair[0]), np.asarray(pair[1])
+        if part.ndim < 2 or len(part) != len(target):
+            raise ValueError(
+                "each batch of X must have one row per sample and as many rows as its y, got shapes "
+                f"{part.shape} and {target.shape}"
+            )
+        if used and part.shape[1:] != table.shape[1:]:
+            raise ValueError(f"batches of X must have rows of one shape, got {table.shape[1:]} and {part.shape[1:]}")
+        if used == 0:
+            table = np.empty((len(part), *part.shape[1:]), np.float32)
+        if used + len(part) > len(table):
+            table.resize((max(used + len(part), 3 * len(table) // 2), *part.shape[1:]), refcheck=False)
+        table[used : used + len(part)] = part
+        used += len(part)
+        targets.append(target)
+    if not used:
+        raise ValueError("X has no rows: the file or iterator is empty")
+    table.resize((used, *table.shape[1:]), refcheck=False)
+    return table, np.concatenate(targets)
+
+
+def _open(path: Path) -> tuple[list[str], Iterator[Any]]:
+    """Return the column names of a Parquet or Arrow file and its record batches."""
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise ImportError(f"reading {str(path)!r} needs pyarrow: pip install pyarrow") from error
+    if not path.exists():
+        raise FileNotFoundError(f"X={str(path)!r}: there is no such file")
+    try:
+        if path.suffix in (".arrow", ".feather"):
+            reader = pyarrow.ipc.open_file(pyarrow.memory_map(str(path)))
+            return reader.schema.names, (reader.get_batch(i) for i in range(reader.num_record_batches))
+        file = pyarrow.parquet.ParquetFile(path)
+        return file.schema_arrow.names, file.iter_batches(65_536)
+    except pyarrow.ArrowInvalid as error:
+        raise ValueError(f"X={str(path)!r} is not a Parquet or Arrow file: {error}") from error
+
+
+def _matrix(batch: Any, names: list[str], path: Any) -> np.ndarray:
+    columns = []
+    for name in names:
+        values = batch.column(name).to_numpy(zero_copy_only=False)
+        if values.dtype.kind not in "biuf":
+            raise ValueError(
+                f"column {name!r} of {str(path)!r} is not numeric; read the file into a data frame and give that as X"
+            )
+        columns.append(values)
+    return np.stack(columns, axis=1)

@@ -1,0 +1,123 @@
+import numpy as np
+import pytest
+
+from vpboost import VPBoostClassifier, VPBoostRegressor, preprocessing
+from vpboost.blocks import Layout
+from vpboost.data import prepare
+from vpboost.estimators import attempt, base
+from vpboost.losses import SquaredError
+from vpboost.sources import Rows, chunks, read_stream
+
+QUICK = {"n_estimators": 3, "max_steps": 10, "width": 4}
+
+
+def table(n=500, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 3)).astype(np.float32)
+    return X, X[:, 0] ** 2 - X[:, 1]
+
+
+@pytest.fixture
+def little_is_much(monkeypatch):
+    """Treat tables of more than 100 rows as too large to copy, and let few of them race."""
+    for module in (preprocessing, attempt, base):
+        monkeypatch.setattr(module, "MANY_ROWS", 100)
+    monkeypatch.setattr(preprocessing, "MOST_SORTED", 50)
+    monkeypatch.setattr(base, "MOST_SORTED", 50)
+
+
+def test_rows_are_fetched_when_asked_for():
+    X, _ = table(20)
+    rows = Rows(X, np.array([4, 2, 9]), encode=lambda part: np.hstack([part, part]))
+    assert rows.shape == (3, 6)
+    assert rows.ndim == 2
+    np.testing.assert_array_equal(rows[1:], np.hstack([X[[2, 9]]] * 2))
+    np.testing.assert_array_equal(rows[np.array([2, 0])], np.hstack([X[[9, 4]]] * 2))
+    np.testing.assert_array_equal(np.concatenate(list(chunks(X, 7))), X)
+
+
+def test_blocks_of_a_source_are_those_of_its_array(tmp_path):
+    X, y = table(70)
+    on_disk = np.memmap(tmp_path / "x.bin", np.float32, "w+", shape=X.shape)
+    on_disk[:] = X
+    for source in (on_disk, Rows(X)):
+        found, expected = (prepare(x, y, SquaredError(), batch_size=20, seed=3) for x in (source, X))
+        np.testing.assert_array_equal(found.x, expected.x)
+    shuffled = np.moveaxis(np.asarray(expected.x), 1, 2).reshape(-1, 3)[:70]
+    assert {tuple(row) for row in shuffled} == {tuple(row) for row in X}, "every row, in another order"
+    assert np.any(shuffled != X)
+    np.testing.assert_array_equal(np.asarray(expected.sample(70)), shuffled)
+    with pytest.raises(ValueError, match="x must be finite"):
+        prepare(Rows(np.where(X > 2, np.nan, X)), y, SquaredError())
+
+
+def test_arrays_for_jax_are_aligned():
+    blocks = Layout.for_rows(70, 32).split_inputs(table(70)[0], np.float32)
+    assert blocks.ctypes.data % 64 == 0
+
+
+@pytest.mark.parametrize("estimator", [VPBoostRegressor, VPBoostClassifier])
+def test_large_tables_are_fitted_and_predicted_in_parts(little_is_much, monkeypatch, estimator):
+    X, y = table()
+    X[::50, 2] = np.nan
+    target = y if estimator is VPBoostRegressor else (y > 0).astype(int)
+    monkeypatch.setattr(base, "RACE_ROWS", (200, 60))
+    model = estimator(**QUICK, learning_rate=0.5).fit(X, target)
+    assert len(model.race_) == 5
+    assert model.score(X, target) > 0.5
+    few = np.concatenate([model.predict(X[i : i + 100]) for i in range(0, 500, 100)])
+    np.testing.assert_allclose(model.predict(X), few, rtol=1e-4, atol=1e-4)
+
+
+def test_a_large_table_gives_the_model_of_a_small_one(little_is_much, monkeypatch):
+    """What differs is only that the encoder sees a sample: here, every row."""
+    X, y = table()
+    options = {**QUICK, "encoding": "quantile", "inherit": 0.0, "max_features": 1.0}
+    monkeypatch.setattr(preprocessing, "evenly_spaced", lambda rows, n: rows[:])
+    in_parts = VPBoostRegressor(**options).fit(X, y)
+    for module in (preprocessing, attempt, base):
+        monkeypatch.setattr(module, "MANY_ROWS", 10**6)
+    np.testing.assert_allclose(in_parts.predict(X), VPBoostRegressor(**options).fit(X, y).predict(X), rtol=1e-5)
+
+
+def test_files_and_iterators_are_tables(tmp_path):
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+
+    X, y = table(300)
+    expected = VPBoostRegressor(**QUICK).fit(X, y).predict(X)
+    content = pa.table({**{f"x{j}": X[:, j] for j in range(3)}, "target": y})
+    parquet.write_table(content, tmp_path / "t.parquet", row_group_size=77)
+    with pa.OSFile(str(tmp_path / "t.arrow"), "wb") as sink, pa.ipc.new_file(sink, content.schema) as writer:
+        writer.write_table(content, max_chunksize=100)
+    for name in ("t.parquet", "t.arrow"):
+        found = VPBoostRegressor(**QUICK).fit(str(tmp_path / name), "target")
+        np.testing.assert_array_equal(found.predict(X), expected)
+    batches = ((X[i : i + 64], y[i : i + 64]) for i in range(0, 300, 64))
+    np.testing.assert_array_equal(VPBoostRegressor(**QUICK).fit(batches, None).predict(X), expected)
+    inputs, targets = read_stream(tmp_path / "t.parquet", ["target", "x2"])
+    assert inputs.shape == (300, 2)
+    np.testing.assert_array_equal(targets, np.stack([y, X[:, 2]], axis=1))
+
+
+def test_bad_streams_get_clear_errors(tmp_path):
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+
+    parquet.write_table(pa.table({"a": [1.0, 2.0], "word": ["x", "y"]}), tmp_path / "t.parquet")
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1 nothing")
+    X, y = table(10)
+    for given, target, message in [
+        (tmp_path / "t.parquet", "b", "y='b' is not a column of .*; it has 'a', 'word'"),
+        (tmp_path / "t.parquet", None, "y must name the target column"),
+        (tmp_path / "t.parquet", "a", "column 'word' of .* is not numeric"),
+        (tmp_path / "t.parquet", ["a", "word"], "has no columns besides the target"),
+        (tmp_path / "broken.parquet", "a", "is not a Parquet or Arrow file"),
+        (iter([]), None, "X has no rows"),
+        (iter([X]), None, "must yield pairs"),
+        (iter([(X, y[:3])]), None, r"as many rows as its y, got shapes \(10, 3\) and \(3,\)"),
+        (iter([(X, y), (X[:, :2], y)]), None, r"rows of one shape, got \(3,\) and \(2,\)"),
+        (iter([(X, y)]), y, "y must be None when X is an iterator"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            read_stream(given, target)
+    with pytest.raises(FileNotFoundError, match="there is no such file"):
+        VPBoostRegressor().fit("nowhere.parquet", "y")
