@@ -63,24 +63,28 @@ def prepare(
             f"{names[0]} and {names[1]} must have as many rows, got {len(inputs)} and {len(np.atleast_1d(y))}"
         )
     target = loss.prepare_targets(y)
+    n_outputs = loss.n_outputs(target)
     weight = check_weights(sample_weight, len(inputs))
     layout, order = Layout.for_rows(len(inputs), rows_per_block(dtype)), None
     if batch_size is not None and batch_size < len(inputs):
         layout = Layout.for_rows(len(inputs), min(batch_size, ROWS_PER_DRAW))
-        order = np.random.default_rng(seed).permutation(len(inputs))
+        order = np.random.default_rng(seed).permutation(np.arange(len(inputs), dtype=np.int32))
         target, weight = target[order], weight[order]
-    target_dtype = target.dtype if target.dtype.kind in "iu" else dtype
+    # targets and weights first: what they leave behind is gone before the inputs, the largest part, are laid out
+    weight_blocks = jnp.asarray(layout.split_weights(weight), dtype=dtype)
     with np.errstate(over="ignore"):
-        x_blocks, target_blocks = layout.split_inputs(inputs, dtype, order), layout.split(target).astype(target_dtype)
+        target_blocks = layout.split(target.astype(target.dtype if target.dtype.kind in "iu" else dtype))
+        del target, weight
+        x_blocks = layout.split_inputs(inputs, dtype, order)
     for name, blocks in zip(names, (x_blocks, target_blocks), strict=True):
         if not all(np.all(np.isfinite(block)) for block in blocks):
             raise ValueError(f"{name} has values too large for {np.dtype(dtype)}; rescale it or use float64")
     return Data(
-        x=jnp.asarray(x_blocks),
+        x=jax.device_put(x_blocks, may_alias=True),  # nobody else has it, and it may be large
         target=jnp.asarray(target_blocks),
-        weight=jnp.asarray(layout.split_weights(weight), dtype=dtype),
+        weight=weight_blocks,
         layout=layout,
-        n_outputs=loss.n_outputs(target),
+        n_outputs=n_outputs,
     )
 
 

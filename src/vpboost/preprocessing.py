@@ -268,7 +268,7 @@ def canonical_rows(X: Any, target: np.ndarray, weight: np.ndarray) -> tuple[np.n
     """
     kept = np.flatnonzero(weight > 0)
     if len(kept) > MOST_SORTED:
-        return kept, weight[kept], np.arange(len(kept))
+        return kept, weight if len(kept) == len(weight) else weight[kept], np.arange(len(kept), dtype=np.int32)
     encoded = InputEncoder().fit(X, weight).transform(X)
     inputs, outputs = encoded[kept].reshape(len(kept), -1), target[kept].reshape(len(kept), -1)
     table = np.concatenate([inputs, outputs], axis=1)

@@ -53,6 +53,7 @@ class Attempt:
     def _prepare(self, part: Part) -> Part:
         target = self.model.target_scaler_.transform(self.model.loss_.prepare_targets(part[1]))
         if n_rows(part[0]) > MANY_ROWS and not is_frame(part[0]):
+            target = target if target.dtype.kind == "i" else target.astype(self.model.dtype)
             return Rows(part[0], encode=self.encoder.transform), target, part[2]
         return self.encoder.transform(part[0]), target, part[2]
 

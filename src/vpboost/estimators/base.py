@@ -91,6 +91,7 @@ class BaseVPBoost(Settings):
         rows, weight, groups = canonical_rows(inputs, target, weight)
         untouched = len(rows) == n_rows(inputs) > MOST_SORTED
         data = (inputs, target, weight) if untouched else (take(inputs, rows), target[rows], weight)
+        del rows  # large tables
         train, held_out = self._split(data, groups, X_val, y_val, sample_weight_val, eval_set, seed)
         self._check_trimmed(train[1])
         if going_on:

@@ -115,7 +115,7 @@ class VPBoostClassifier(ClassifierMixin, BaseVPBoost):
         unknown = ~np.isin(labels, self.classes_)
         if unknown.any():
             raise ValueError(f"y_val must hold only classes seen in y, got {labels[unknown][0]!r}")
-        return np.searchsorted(self.classes_, labels)
+        return np.searchsorted(self.classes_, labels).astype(np.int32)
 
     def _check_weight(self, sample_weight: Any, y: Any, n: int, name: str) -> np.ndarray:
         weight = super()._check_weight(sample_weight, y, n, name)
