@@ -28,6 +28,7 @@ class BaseVPBoost(Settings):
     """What regressor and classifier share."""
 
     boosted_: Boosted
+    _light: LightEnsemble | None  #: the ensemble in NumPy; None if it cannot be
     profile_: Profile
     seed_: int
     evals_result_: dict[str, list[float]]
@@ -179,6 +180,7 @@ class BaseVPBoost(Settings):
             kept = int(self.history_["accepted"][: best + 1].sum())
         self.best_iteration_ = kept
         self.ensemble_ = boosted.ensemble.truncate(kept)
+        self._light = LightEnsemble.of(self.ensemble_)
         self._importances(evenly_spaced(attempt.train[0], 512))
         return self
 
@@ -227,7 +229,7 @@ class BaseVPBoost(Settings):
 
     def _check_weight(self, sample_weight: Any, y: Any, n: int, name: str) -> np.ndarray:
         if sample_weight is None:
-            return np.ones(n)
+            return np.broadcast_to(1.0, n)  # no memory
         weight = _check_sample_weight(sample_weight, np.zeros((n, 1)), dtype=np.float64)
         try:
             check_weights(weight, n)
@@ -272,20 +274,17 @@ class BaseVPBoost(Settings):
             parts = [self.ensemble_.predict(transform(part)) for part in chunks(inputs, MANY_ROWS)]
             return np.concatenate(parts).astype(float)
         encoded = self.input_encoder_.transform(inputs)
-        if len(encoded) <= FEW_ROWS and (light := self._light_ensemble()) is not None:
-            return light.predict(encoded)
+        if len(encoded) <= FEW_ROWS and self._light is not None:
+            return self._light.predict(encoded)
         return self.ensemble_.predict(encoded).astype(float)
-
-    def _light_ensemble(self) -> LightEnsemble | None:
-        """Return the ensemble in NumPy, made when first asked for."""
-        of, light = getattr(self, "_light", (None, None))
-        if of is not self.ensemble_:
-            light = LightEnsemble.of(self.ensemble_)
-            self._light = self.ensemble_, light
-        return light
 
     def __getstate__(self) -> Any:
         return {name: value for name, value in super().__getstate__().items() if name != "_light"}
+
+    def __setstate__(self, state: Any) -> None:
+        super().__setstate__(state)
+        if hasattr(self, "ensemble_"):
+            self._light = LightEnsemble.of(self.ensemble_)
 
     def _staged_raw(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
