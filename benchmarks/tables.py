@@ -1,4 +1,4 @@
-"""Real tables, default settings: VPBoost beside CatBoost, LightGBM and XGBoost, in one process, one at a time.
+"""Real tables, default settings: VPBoost beside its peers, in one process, one at a time.
 
     VPBOOST_DATA=path/to/data python benchmarks/tables.py [--only NAME ...] [--models NAME ...]
 
@@ -114,11 +114,45 @@ def catboost(kind: str, parts: dict) -> Any:
     return model.fit(*parts["train"], eval_set=parts["val"])
 
 
+def hist_gradient_boosting(kind: str, parts: dict) -> Any:
+    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+
+    (X, y), (X_val, y_val) = parts["train"], parts["val"]
+    options = {"max_iter": TREES, "early_stopping": True, "n_iter_no_change": ROUNDS}
+    if kind != "regression":
+        return HistGradientBoostingClassifier(**options).fit(X, y, X_val=X_val, y_val=y_val)
+    if y.ndim == 1:
+        return HistGradientBoostingRegressor(**options).fit(X, y, X_val=X_val, y_val=y_val)
+    return PerOutput(
+        [
+            HistGradientBoostingRegressor(**options).fit(X, y[:, k], X_val=X_val, y_val=y_val[:, k])
+            for k in range(y.shape[1])
+        ]
+    )
+
+
+def mlp(kind: str, parts: dict) -> Any:
+    from sklearn.compose import TransformedTargetRegressor
+    from sklearn.neural_network import MLPClassifier, MLPRegressor
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    options = {"early_stopping": True, "max_iter": 1000, "random_state": 0}
+    network = MLPRegressor(**options) if kind == "regression" else MLPClassifier(**options)
+    model = make_pipeline(StandardScaler(), network)
+    if kind == "regression":
+        model = TransformedTargetRegressor(model, transformer=StandardScaler())
+    X, y = (np.concatenate([parts["train"][i], parts["val"][i]]) for i in (0, 1))  # it splits by itself
+    return model.fit(X, y)
+
+
 MODELS: dict[str, Callable[[str, dict], Any]] = {
     "vpboost": vpboost,
     "catboost": catboost,
     "lightgbm": lightgbm,
     "xgboost": xgboost,
+    "hgb": hist_gradient_boosting,
+    "mlp": mlp,
 }
 TABLES = (
     "uci_kin8nm", "uci_concrete", "evans_airfoil", "uci_yacht", "uci_naval", "uci_energy", "uci_power",
