@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint types benchmark clean
+.PHONY: demo test lint types benchmark performance clean
 
 ## Train VPBoost on the paper's three 2D tasks, print a table and write demo.png.
 demo: $(READY)
@@ -25,6 +25,11 @@ types: $(READY)
 benchmark: $(READY)
 	$(BIN)/python benchmarks/toy_tasks.py
 	$(BIN)/python benchmarks/output_scaling.py
+
+## Speed beside peers, five minutes; the numbers of docs/performance.md.
+performance: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[benchmarks,plots]'
+	$(BIN)/python benchmarks/performance.py
 
 $(READY): pyproject.toml constraints.txt src/vpboost/_version.py
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -15,20 +15,13 @@ import os
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from cases import CASES, LARGE, median_seconds
+from cases import CASES, LARGE, matrix_multiply_peak
 
 RESULTS = Path(__file__).parent / "results" / "performance.json"
 PICTURE = Path(__file__).parents[1] / "docs" / "scaling.png"
-
-
-def matrix_multiply_peak() -> float:
-    """Return the machine's single-precision matrix-multiply rate, in GF/s: what all speeds may be held against."""
-    a = np.random.default_rng(0).normal(size=(2048, 2048)).astype(np.float32)
-    return 2 * 2048**3 / median_seconds(lambda: a @ a, 5) / 1e9
 
 
 def draw(scaling: dict[str, Any]) -> None:

@@ -327,3 +327,17 @@ def test_callbacks_see_predictions_on_the_validation_data():
         callback=lambda stage: seen.append(stage.validation_prediction),
     )  # fmt: skip
     np.testing.assert_allclose(seen, fit.ensemble.staged_predict(held_out[0])[1:], atol=1e-5)
+
+
+def test_a_batch_as_large_as_the_data_is_the_data():
+    """Also where padding makes the blocks hold more rows than there are."""
+    rng = np.random.default_rng(0)
+    x = np.sort(rng.normal(size=(1500, 2)), axis=0)
+    losses = [
+        boost(
+            x, x[:, 0] ** 2, loss=SquaredError(), featurizer=SMALL, n_learners=2, dtype="float64",
+            training=Training(max_steps=5, batch_size=size),
+        ).history[-1].loss
+        for size in (None, 1500, 10_000)
+    ]  # fmt: skip
+    assert losses[0] == losses[1] == losses[2]

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from oracles import central_difference
+from vpboost import SquaredError, Training, boost
 from vpboost.featurizers import (
     MLP,
     RBF,
@@ -75,6 +76,27 @@ def test_features_side_by_side_are_those_of_single_inputs(name, bias, x64):
     module = (with_bias(ALL[name]) if bias else ALL[name])(jax.random.key(0), rows)
     expected = jnp.stack([module(row) for row in rows], axis=1)
     np.testing.assert_allclose(columns(module, jnp.moveaxis(rows, 0, -1)), expected, atol=1e-13)
+
+
+def test_own_columns_are_checked_and_a_field_of_that_name_is_no_method():
+    class Wrong(eqx.Module):
+        def __call__(self, x):
+            return x
+
+        def columns(self, x):
+            return x.T
+
+    class Field(eqx.Module):
+        columns: tuple = (0,)
+
+        def __call__(self, x):
+            return x[jnp.array(self.columns)]
+
+    x = np.linspace(-1, 1, 40).reshape(20, 2)
+    options = dict(loss=SquaredError(), n_learners=1, training=Training(max_steps=1))
+    with pytest.raises(ValueError, match=r"featurizer.columns must map .*\(2, 20\), got \(20, 2\)"):
+        boost(x, x[:, 0], featurizer=lambda key, rows: Wrong(), bias=False, **options)
+    assert boost(x, x[:, 0], featurizer=lambda key, rows: Field(), **options).history[0].accepted
 
 
 def test_networks_compute_what_they_say(x64):

@@ -47,8 +47,8 @@ def test_blocks_of_a_source_are_those_of_its_array(tmp_path):
     assert {tuple(row) for row in shuffled} == {tuple(row) for row in X}, "every row, in another order"
     assert np.any(shuffled != X)
     np.testing.assert_array_equal(np.asarray(expected.sample(70)), shuffled)
-    with pytest.raises(ValueError, match="x must be finite"):
-        prepare(Rows(np.where(X > 2, np.nan, X)), y, SquaredError())
+    with pytest.raises(ValueError, match="x has values too large"):
+        prepare(Rows(np.where(X > 2, np.inf, X)), y, SquaredError())
 
 
 def test_arrays_for_jax_are_aligned():
@@ -73,11 +73,21 @@ def test_a_large_table_gives_the_model_of_a_small_one(little_is_much, monkeypatc
     """What differs is only that the encoder sees a sample: here, every row."""
     X, y = table()
     options = {**QUICK, "encoding": "quantile", "inherit": 0.0, "max_features": 1.0}
-    monkeypatch.setattr(preprocessing, "evenly_spaced", lambda rows, n: rows[:])
+    monkeypatch.setattr(preprocessing, "random_rows", lambda n, about: np.arange(n))
     in_parts = VPBoostRegressor(**options).fit(X, y)
+    halves = VPBoostRegressor(**{**options, "n_estimators": 1}, warm_start=True).fit(X, y)
+    np.testing.assert_array_equal(halves.set_params(n_estimators=3).fit(X, y).predict(X), in_parts.predict(X))
     for module in (preprocessing, attempt, base):
         monkeypatch.setattr(module, "MANY_ROWS", 10**6)
     np.testing.assert_allclose(in_parts.predict(X), VPBoostRegressor(**options).fit(X, y).predict(X), rtol=1e-5)
+
+
+def test_few_weighted_rows_of_a_large_table_are_all_used(little_is_much):
+    X, y = table()
+    weight = np.zeros(500)
+    weight[1::20] = 1.0
+    rows, weight, _ = preprocessing.canonical_rows(X, y[:, None], weight)
+    assert len(rows) == len(weight) == 25
 
 
 def test_files_and_iterators_are_tables(tmp_path):
@@ -92,6 +102,10 @@ def test_files_and_iterators_are_tables(tmp_path):
     for name in ("t.parquet", "t.arrow"):
         found = VPBoostRegressor(**QUICK).fit(str(tmp_path / name), "target")
         np.testing.assert_array_equal(found.predict(X), expected)
+    held_out = {"X_val": tmp_path / "t.parquet", "y_val": "target"}
+    assert VPBoostRegressor(**QUICK).fit(X, y, **held_out).best_iteration_ == 3
+    with pytest.raises(TypeError, match="X must be an array or a data frame, got str; read it first"):
+        found.predict("t.parquet")
     batches = ((X[i : i + 64], y[i : i + 64]) for i in range(0, 300, 64))
     np.testing.assert_array_equal(VPBoostRegressor(**QUICK).fit(batches, None).predict(X), expected)
     inputs, targets = read_stream(tmp_path / "t.parquet", ["target", "x2"])

@@ -1,6 +1,7 @@
 """VPBoost: second-order gradient boosting with smooth separable learners and variable projection."""
 
 import importlib
+import importlib.util
 from typing import TYPE_CHECKING, Any
 
 from ._version import __version__
@@ -74,9 +75,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f".{_HOME_OF[name]}", __name__), name)
+    if name in _HOME_OF:
+        return getattr(importlib.import_module(f".{_HOME_OF[name]}", __name__), name)
+    if not name.startswith("_") and importlib.util.find_spec(f"{__name__}.{name}") is not None:
+        return importlib.import_module(f".{name}", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

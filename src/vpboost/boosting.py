@@ -1,5 +1,6 @@
 """Algorithm 2: boosting as a functional trust-region method (``alg:trust_region_skeleton_vpboost``)."""
 
+import dataclasses
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -148,6 +149,8 @@ def boost(
         key = check_seed(seed)
         training, trust_region = traced(training or Training(), dtype), traced(trust_region or TrustRegion(), dtype)
         data = prepare(x, y, loss, sample_weight, dtype, batch_size=training.batch_size, seed=seed)
+        if training.batch_size is not None and training.batch_size >= data.n_rows:
+            training = dataclasses.replace(training, batch_size=None)
         held_out = None if validation is None else prepare_validation(validation, loss, dtype, data)
         constant = first_constant(loss, data) if resume is None else resume.ensemble.constant
         datasets = (data, held_out)
@@ -173,9 +176,11 @@ def boost(
                 verdict = assess(learner, predictions[0], derivatives, data, loss, reg, training, trust_region)
                 if verdict.accepted:
                     predictions = update(learner.featurizer, verdict.trial.weights, predictions, datasets)
+                derivatives, facts, losses = jax.block_until_ready(differentiate(loss, predictions, datasets))
+                entry = record(stage, losses, verdict, time.perf_counter() - began)
+                if entry.accepted:
                     learners.append((learner.featurizer, verdict.trial.weights))
-                derivatives, facts, losses = differentiate(loss, predictions, datasets)
-                history.append(record(stage, losses, verdict, time.perf_counter() - began))
+                history.append(entry)
                 reg = verdict.next_lambda
                 seen = validation_rows(predictions[1], held_out)
                 if callback is not None and callback(Stage(history[-1], constant, learners, history, reg, seen)):

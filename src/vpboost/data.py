@@ -24,8 +24,13 @@ class Data(eqx.Module):
     x: Array
     target: Array
     weight: Float[Array, "blocks rows"]
-    layout: Layout = eqx.field(static=True)
+    n_rows: np.ndarray  #: without padding; not static, so that data of similar sizes share compiled programs
     n_outputs: int = eqx.field(static=True)
+
+    @property
+    def layout(self) -> Layout:
+        """How the rows are arranged."""
+        return Layout(int(self.n_rows), *self.weight.shape)
 
     def sample(self, n_rows: int = SAMPLE_ROWS) -> Array:
         """Return up to ``n_rows`` training inputs, evenly spaced over the data."""
@@ -83,7 +88,7 @@ def prepare(
         x=jax.device_put(x_blocks, may_alias=True),  # nobody else has it, and it may be large
         target=jnp.asarray(target_blocks),
         weight=weight_blocks,
-        layout=layout,
+        n_rows=np.asarray(len(inputs)),
         n_outputs=n_outputs,
     )
 
@@ -111,7 +116,7 @@ def check_inputs(x: Any, name: str) -> Any:
         raise ValueError(f"{name} must have one row per sample (at least 2-D), got shape {inputs.shape}")
     if 0 in inputs.shape:
         raise ValueError(f"{name} must not be empty, got shape {inputs.shape}")
-    if not all(np.all(np.isfinite(part)) for part in chunks(inputs)):
+    if not is_source(x) and not all(np.all(np.isfinite(part)) for part in chunks(inputs)):
         raise ValueError(f"{name} must be finite, got NaN or infinity")
     return inputs
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from .featurizers import Factory, require_vector, with_bias
+from .featurizers import Factory, columns, require_vector, with_bias
 
 #: How many stages' initial featurizers are built by one call of the factory.
 STAGES_AT_ONCE = 16
@@ -25,8 +25,17 @@ def stack_of(factory: Factory, bias: bool, keys: Array, rows: Array) -> Any:
     def features_of_one(leaves: Any, x: Array) -> Array:
         return eqx.combine(leaves, structure)(x)
 
+    def features_of_all(leaves: Any, x: Array) -> Array:
+        return columns(eqx.combine(leaves, structure), x)
+
     first = jax.tree.map(lambda leaf: jax.eval_shape(lambda a: a[0], leaf), arrays)
-    require_vector(jax.eval_shape(features_of_one, first, rows[0]))
+    one = require_vector(jax.eval_shape(features_of_one, first, rows[0]))
+    side_by_side = jax.eval_shape(features_of_all, first, jnp.moveaxis(rows, 0, -1)).shape
+    if side_by_side != (*one.shape, len(rows)):
+        raise ValueError(
+            "featurizer.columns must map inputs side by side to features side by side, here of shape "
+            f"{(*one.shape, len(rows))}, got {side_by_side}"
+        )
     return eqx.combine(jax.tree.map(lambda leaf: leaf.reshape(*keys.shape, *leaf.shape[1:]), arrays), structure)
 
 

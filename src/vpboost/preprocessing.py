@@ -4,7 +4,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .data import evenly_spaced
 from .encodings import ENCODINGS
 from .sources import MANY_ROWS, Rows
 
@@ -43,10 +42,11 @@ class InputEncoder:
     def fit(self, X: Any, weight: np.ndarray) -> "InputEncoder":
         """Learn scales, levels, indicators and encodings from training inputs and their weights.
 
-        Of a very large table, rows evenly spaced over it are enough.
+        Of a very large table, a random sample of rows is enough.
         """
         if n_rows(X) > MANY_ROWS and not is_frame(X):
-            X, weight = (evenly_spaced(part, MANY_ROWS) for part in (X, weight))
+            chosen = random_rows(n_rows(X), MANY_ROWS)
+            X, weight = X[chosen], weight[chosen]
         numbers, texts = split_columns(X)
         self.shape_ = numbers.shape[1:]
         self.numeric_ = [j for j in range(n_columns(X)) if j not in texts]
@@ -190,8 +190,13 @@ def take(X: Any, rows: np.ndarray) -> Any:
     if hasattr(X, "iloc"):
         return X.iloc[rows]
     if isinstance(X, Rows):
-        return Rows(X.source, rows if X.index is None else X.index[rows])
+        return Rows(X.source, rows if X.index is None else X.index[rows], X.encode)
     return Rows(X, rows) if n_rows(X) > MANY_ROWS and not is_frame(X) else X[rows]
+
+
+def random_rows(n: int, about: int) -> np.ndarray:
+    """Return the numbers of about so many rows out of ``n``, in order; always the same ones."""
+    return np.unique(np.random.default_rng(0).integers(0, n, about))
 
 
 def has_text(X: Any) -> bool:
@@ -269,8 +274,9 @@ def canonical_rows(X: Any, target: np.ndarray, weight: np.ndarray) -> tuple[np.n
     kept = np.flatnonzero(weight > 0)
     if len(kept) > MOST_SORTED:
         return kept, weight if len(kept) == len(weight) else weight[kept], np.arange(len(kept), dtype=np.int32)
-    encoded = InputEncoder().fit(X, weight).transform(X)
-    inputs, outputs = encoded[kept].reshape(len(kept), -1), target[kept].reshape(len(kept), -1)
+    part = take(X, kept)
+    encoded = InputEncoder().fit(part, weight[kept]).transform(part)
+    inputs, outputs = encoded.reshape(len(kept), -1), target[kept].reshape(len(kept), -1)
     table = np.concatenate([inputs, outputs], axis=1)
     _, first, inverse = np.unique(table, axis=0, return_index=True, return_inverse=True)
     _, group = np.unique(inputs[first], axis=0, return_inverse=True)

@@ -27,6 +27,8 @@ from .curvature import Curvature, Diagonal, ScaledIdentity
 
 #: Coupled systems with at most this many unknowns are assembled and factored; larger ones go to conjugate gradients.
 MAX_DENSE_UNKNOWNS = 256
+#: Numbers that a diagonal Hessian's products may need at once.
+MAX_AT_ONCE = 1 << 24
 
 FeatureBlocks = Float[Array, "blocks n rows"]
 Weights = Float[Array, "n k"]
@@ -90,9 +92,11 @@ def reduced_hessian(features: Float[Array, "n rows"], derivatives: Derivatives) 
     if isinstance(curvature, ScaledIdentity):
         return ((features * (weight * curvature.scale)) @ features.T)[None]
     if isinstance(curvature, Diagonal):
-        # K independent products z diag(ω d_k) zᵀ
-        scaled = features[None] * (weight[:, None] * curvature.entries).T[:, None, :]
-        return scaled @ features.T
+        # K independent products z diag(ω d_k) zᵀ, one after the other where all at once would take much memory
+        per_output = (weight[:, None] * curvature.entries).T
+        if per_output.size * len(features) > MAX_AT_ONCE:
+            return jax.lax.map(lambda d: (features * d) @ features.T, per_output)
+        return (features[None] * per_output[:, None, :]) @ features.T
     return _coupled_hessian(features, features * weight, curvature.matrix())[None]
 
 

@@ -77,7 +77,8 @@ def read_stream(X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
         raise ValueError(f"{str(X)!r} has no columns besides the target")
 
     def pairs() -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        for batch in batches:
+        parts = (batch.slice(i, 65_536) for batch in batches for i in range(0, batch.num_rows, 65_536))
+        for batch in parts:
             yield _matrix(batch, inputs, X).astype(np.float32), _matrix(batch, targets, X)
 
     table, target = _gather(pairs())

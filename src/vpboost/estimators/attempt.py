@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..boosting import Boosted, Stage, boost
-from ..callbacks import Progress
+from ..callbacks import Checkpoint, Progress
 from ..checkpoint import CheckpointError, digest, read_checkpoint, read_facts
 from ..data import SAMPLE_ROWS, evenly_spaced
 from ..initial import example
@@ -68,7 +68,8 @@ class Attempt:
         """Boost; ``watch`` sees every stage and may end it."""
         model, (x, y, weight) = self.model, self.train
         metric = score_function(model.eval_metric, model._is_classifier)
-        facts = self.facts(seed) if model.callbacks else {}
+        saves = any(isinstance(callback, Checkpoint) for callback in model.callbacks or ())
+        facts = self.facts(seed) if saves else {}
 
         def after_stage(stage: Stage) -> bool:
             score = stage.record.validation_loss

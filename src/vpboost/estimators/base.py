@@ -57,8 +57,8 @@ class BaseVPBoost(Settings):
         ----------
         X : array or data frame of shape (n_samples, n_features), or images; or a path or iterator
             Numbers, with NaN for missing values; a pandas or polars frame may have categorical and text columns. Large
-            tables: a NumPy memory map, the path of a Parquet or Arrow file of numbers, or an iterator of pairs
-            ``(X, y)`` of arrays, each read a part at a time into single precision.
+            tables: a NumPy memory map of floating-point numbers, the path of a Parquet or Arrow file of numbers, or an
+            iterator of pairs ``(X, y)`` of arrays; the last two are read a part at a time into single precision.
         y : array of shape (n_samples,) or (n_samples, n_outputs)
             Targets, or class labels; the name or names of the target columns of a file; None with an iterator.
         sample_weight : array of shape (n_samples,), optional
@@ -212,6 +212,8 @@ class BaseVPBoost(Settings):
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def _check_inputs(self, X: Any, reset: bool) -> Any:
+        if is_stream(X):
+            raise TypeError(f"X must be an array or a data frame, got {type(X).__name__}; read it first")
         if reset:
             self.has_categories_ = is_frame(X) and has_text(X)
         if self.has_categories_:
@@ -251,6 +253,8 @@ class BaseVPBoost(Settings):
             if not isinstance(pair, tuple) or len(pair) != 2:
                 raise ValueError("eval_set must be one pair (X, y), or a list of one such pair")
             X_val, y_val = pair
+        if is_stream(X_val):
+            X_val, y_val = read_stream(X_val, y_val)
         if (X_val is None) != (y_val is None):
             raise ValueError("X_val and y_val must be given together")
         if X_val is not None:

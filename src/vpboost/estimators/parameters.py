@@ -28,8 +28,9 @@ PARAMETERS = """Parameters
     encoding : {{"auto", "plain", "quantile", "spline"}}, default="auto"
         What the learners see of each numeric column: its standardised value ("plain"), also its normal score
         ("quantile": for heavy tails), or also smooth steps between its quantiles ("spline": for rough functions).
-        "auto", here and in the next two, races the combinations of the portfolio, five at the most, for ten stages on
-        the validation data and takes the best (with 200 training rows or more; "plain", 0 and 1 below).
+        "auto", here and in the next two, races the combinations of the portfolio, five at the most, for up to ten
+        stages on the validation data and takes the best (with 200 training rows or more; "plain", 0 and 1 below;
+        "plain" and 0.8 above a million rows).
     inherit : float or "auto", default="auto"
         Where a learner starts, in [0, 1): this part of the last learner's parameters plus the rest of a fresh draw.
         0 starts afresh; 0.8 suits large tables.

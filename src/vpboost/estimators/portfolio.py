@@ -34,6 +34,8 @@ FALLBACK = Profile("plain", 0.0, 1.0)
 LEAST_ROWS = 200
 #: A spline encoding of more columns than this would be too wide.
 MOST_SPLINE_COLUMNS = 64
+#: Of more rows than this, only the columns themselves are kept: encodings multiply their number.
+MOST_ENCODED_ROWS = 1_000_000
 
 #: The race: after so many stages, so many profiles go on; all at a boosting rate that quickly shows where they lead.
 ROUNDS = ((4, 4), (10, 2))
@@ -76,6 +78,8 @@ def profiles(encoding: Any, inherit: Any, max_features: Any, shape: tuple[int, .
     if shape[0] < LEAST_ROWS:
         return [fix(FALLBACK)]
     allowed = [p for p in PORTFOLIO if p.encoding != "spline" or shape[1] <= MOST_SPLINE_COLUMNS]
+    if shape[0] > MOST_ENCODED_ROWS:
+        allowed = [p for p in PORTFOLIO if p.encoding == "plain"]
     if encoding != "auto":  # the user's encoding with the other choices that go with it
         allowed = [p for p in PORTFOLIO if p.encoding == encoding]
     return list(dict.fromkeys(fix(p) for p in allowed))

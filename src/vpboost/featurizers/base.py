@@ -16,7 +16,7 @@ Factory = Callable[[PRNGKeyArray, Array], Any]
 
 def columns(featurizer: Any, x: Float[Array, "*shape rows"]) -> Float[Array, "n rows"]:
     """Return the features of inputs side by side, the rows of the data last."""
-    if hasattr(featurizer, "columns"):
+    if callable(getattr(featurizer, "columns", None)):
         return featurizer.columns(x)
     return jax.vmap(featurizer, in_axes=-1, out_axes=-1)(x)
 

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..blocks import block_sum
-from ..curvature import Curvature
+from ..curvature import Curvature, Diagonal, ScaledIdentity
 
 Rows = Float[Array, "*rows k"]
 Values = Float[Array, "*rows"]
@@ -62,8 +62,12 @@ def newton_constant(
     def mean_derivatives(c: Array) -> tuple[Array, Array]:
         def one_block(t: Array, w: Array) -> tuple[Array, Array]:
             gradient = loss.gradient(predictions(c, w), t)
-            hessian = loss.curvature(predictions(c, w), t).matrix()
-            return jnp.einsum("i,ik->k", w, gradient), jnp.einsum("i,ijk->jk", w, hessian)
+            curvature = loss.curvature(predictions(c, w), t)
+            if isinstance(curvature, ScaledIdentity | Diagonal):
+                hessian = jnp.diag(w @ curvature.diagonal())
+            else:
+                hessian = jnp.einsum("i,ijk->jk", w, curvature.matrix())
+            return w @ gradient, hessian
 
         return block_sum(one_block, target, weight)
 

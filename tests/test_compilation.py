@@ -1,0 +1,65 @@
+import subprocess
+import sys
+
+import jax
+import pytest
+
+import vpboost
+from vpboost import compilation
+
+FIT = """
+import sys, jax, numpy as np, vpboost
+from functools import partial
+print(vpboost.cache_compilation(sys.argv[1]))
+misses = []
+def note(name, **facts):
+    if name.endswith("cache_misses"):
+        misses.append(name)
+jax.monitoring.register_event_listener(note)
+x = np.linspace(-1, 1, 40)[:, None]
+fit = vpboost.boost(x, x[:, 0] ** 2, loss=vpboost.SquaredError(), featurizer=partial(vpboost.MLP, width=3),
+                    n_learners=1, training=vpboost.Training(max_steps=3))
+print(fit.history[0].loss, len(misses))
+"""
+LAZY = """
+import sys, vpboost
+assert not {"jax", "sklearn", "scipy", "rich", "matplotlib", "pandas"} & set(sys.modules), "imported too early"
+assert "boost" in dir(vpboost)
+assert vpboost.callbacks.Checkpoint and vpboost.losses.Quantile(0.9)
+assert vpboost.VPBoostRegressor().n_estimators == 300
+assert not {"matplotlib", "optuna"} & set(sys.modules)
+try:
+    vpboost.nothing
+except AttributeError as error:
+    assert "module 'vpboost' has no attribute 'nothing'" in str(error)
+else:
+    raise AssertionError("no error")
+"""
+
+
+def run(code, *arguments):
+    return subprocess.run([sys.executable, "-c", code, *arguments], check=True, capture_output=True, text=True).stdout
+
+
+def test_names_are_imported_when_asked_for():
+    run(LAZY)
+    assert sorted(vpboost.__all__) == sorted([*vpboost._HOME_OF, "__version__"])
+    assert all(getattr(vpboost, name) is not None for name in vpboost.__all__)
+
+
+@pytest.mark.slow
+def test_a_second_process_finds_the_programs_of_the_first(tmp_path):
+    first, second = (run(FIT, str(tmp_path / "programs")).split() for _ in range(2))
+    assert first[0] == second[0] == str(tmp_path / "programs")
+    assert first[1] == second[1], "the same loss"
+    assert int(first[2]) > 5
+    assert int(second[2]) == 0, "nothing was compiled again"
+
+
+def test_programs_are_forgotten_when_they_are_many(monkeypatch):
+    calls = []
+    monkeypatch.setattr(jax, "clear_caches", lambda: calls.append(1))
+    compilation.forget_programs_if_many()
+    assert not calls
+    compilation.forget_programs_if_many(most_maps=1)
+    assert calls == [1]
