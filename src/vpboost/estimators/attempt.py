@@ -19,7 +19,7 @@ from ..initial import example
 from ..metrics import score_function
 from ..preprocessing import InputEncoder, is_frame, n_rows, take
 from ..sources import MANY_ROWS, Rows, chunks
-from .portfolio import PILOT_RATE, ROUNDS, TIE, Profile
+from .portfolio import PILOT_RATE, PILOT_STAGES, TIE, Profile
 
 Part = tuple[Any, np.ndarray, np.ndarray]  #: inputs, targets and weights
 
@@ -134,34 +134,29 @@ class Attempt:
 
 
 def race(attempts: list[Attempt], rate: float, seed: int) -> tuple[Attempt, bool]:
-    """Boost a few stages with each profile, side by side; those behind drop out. Return the one that validates best.
+    """Boost a few stages with each profile, side by side; return the one that validates best.
 
     The second value says whether Ctrl-C ended the race early.
     """
     stop = threading.Event()
 
-    def pilot(attempt: Attempt, n_stages: int) -> None:
-        attempt.run(n_stages, max(rate, PILOT_RATE), seed, lambda progress: stop.is_set(), attempt.boosted)
+    def pilot(attempt: Attempt) -> None:
+        attempt.run(PILOT_STAGES, max(rate, PILOT_RATE), seed, lambda progress: stop.is_set())
 
-    running = attempts
     with ThreadPoolExecutor(min(len(attempts), os.cpu_count() or 1)) as pool:
-        for n_stages, n_kept in ROUNDS:
-            futures = [pool.submit(pilot, attempt, n_stages) for attempt in running]
-            try:
-                for future in futures:
-                    future.result()
-            except BaseException as error:
-                stop.set()
-                for future in futures:
-                    future.cancel()
-                if not isinstance(error, KeyboardInterrupt):
-                    raise
-            running = sorted(running, key=lambda attempt: attempt.best_score)[:n_kept]
-            if stop.is_set():
-                break
-    best = running[0].best_score
-    level = [attempt for attempt in running if attempt.best_score <= best + TIE * abs(best)]
-    return min(level, key=lambda attempt: len(attempt.encoder.sources_)), stop.is_set()
+        running = [pool.submit(pilot, attempt) for attempt in attempts]
+        try:
+            for future in running:
+                future.result()
+        except BaseException as error:
+            stop.set()
+            for future in running:
+                future.cancel()
+            if not isinstance(error, KeyboardInterrupt):
+                raise
+    best = min(attempt.best_score for attempt in attempts)
+    level = [attempt for attempt in attempts if attempt.best_score <= best + TIE * abs(best)]
+    return min(level, key=lambda attempt: (len(attempt.encoder.sources_), attempt.best_score)), stop.is_set()
 
 
 def describe_setting(value: Any) -> str:

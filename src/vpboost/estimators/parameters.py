@@ -28,7 +28,7 @@ PARAMETERS = """Parameters
     encoding : {{"auto", "plain", "quantile", "spline"}}, default="auto"
         What the learners see of each numeric column: its standardised value ("plain"), also its normal score
         ("quantile": for heavy tails), or also smooth steps between its quantiles ("spline": for rough functions).
-        "auto", here and in the next two, races the combinations of the portfolio, five at the most, for up to ten
+        "auto", here and in the next two, races the combinations of the portfolio, five at the most, for ten
         stages on the validation data and takes the best (with 200 training rows or more; "plain", 0 and 1 below;
         "plain" and 0.8 above a million rows).
     inherit : float or "auto", default="auto"
