@@ -40,7 +40,7 @@ def test_the_race_keeps_the_profile_that_validates_best(short_race):
     X, y = staircase()
     model = VPBoostRegressor(**QUICK).fit(X[:300], y[:300], X_val=X[300:], y_val=y[300:])
     assert set(model.race_) == set(PORTFOLIO)
-    assert model.race_[model.profile_] <= 1.01 * min(model.race_.values())
+    assert model.race_[model.profile_] <= 1.05 * min(model.race_.values())
     encoding, inherit, max_features = model.profile_
     fixed = VPBoostRegressor(**QUICK, encoding=encoding, inherit=inherit, max_features=max_features)
     fixed.fit(X[:300], y[:300], X_val=X[300:], y_val=y[300:])
@@ -56,7 +56,7 @@ def test_fewer_columns_win_a_tie():
 
         def run(self, n_stages, rate, seed, watch):
             assert (n_stages, rate) == (10, 0.3)
-            self.scores = [self.score + 1] * 9 + [self.score]
+            self.scores = [self.score + 2.5] * 9 + [self.score]  # a gain of 2.5, so a margin of 0.01
 
         best_score = attempt.Attempt.best_score
 

@@ -154,8 +154,9 @@ def race(attempts: list[Attempt], rate: float, seed: int) -> tuple[Attempt, bool
                 future.cancel()
             if not isinstance(error, KeyboardInterrupt):
                 raise
-    best = min(attempt.best_score for attempt in attempts)
-    level = [attempt for attempt in attempts if attempt.best_score <= best + TIE * abs(best)]
+    best = min(attempts, key=lambda attempt: attempt.best_score)
+    margin = TIE * (best.scores[0] - best.best_score) if best.scores else 0.0
+    level = [attempt for attempt in attempts if attempt is best or attempt.best_score <= best.best_score + margin]
     return min(level, key=lambda attempt: (len(attempt.encoder.sources_), attempt.best_score)), stop.is_set()
 
 
