@@ -30,12 +30,15 @@ def draw(scaling: dict[str, Any]) -> None:
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
+    from matplotlib.ticker import NullFormatter
 
     figure, axes = plt.subplots(1, len(scaling), figsize=(3.2 * len(scaling), 3), constrained_layout=True)
     for axis, (name, found) in zip(axes, scaling.items(), strict=True):
         axis.loglog(found["sizes"], found["seconds"], "o-")
         axis.set(xlabel=name, ylabel="seconds", title=f"slope {found['slope']:.2f}")
         axis.grid(alpha=0.3, which="both")
+        for one in (axis.xaxis, axis.yaxis):
+            one.set_minor_formatter(NullFormatter())
     figure.savefig(PICTURE, dpi=110)
 
 
