@@ -4,8 +4,8 @@
     python benchmarks/performance.py --all       # also those with millions of rows
     python benchmarks/performance.py --only NAME ...
 
-Times are medians over repeats of warm calls unless a name says cold. Writes ``benchmarks/results/performance.json``
-and, when the case ``scaling`` is run, ``docs/scaling.png``; prints a table. Needs ``vpboost[benchmarks,plots]``, and
+Times are medians over repeats of warm calls unless a name says cold. Writes ``benchmarks/results/performance.json``, the
+same as a table in ``performance.md`` beside it and, when the case ``scaling`` is run, ``docs/scaling.png``. Needs ``vpboost[benchmarks,plots]``, and
 nothing else should run.
 """
 
@@ -53,6 +53,20 @@ def flatten(found: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
+def shown(value: Any) -> str:
+    """Return a result as text."""
+    numbers = value if isinstance(value, list) else [value]
+    return ", ".join(f"{n:.4g}" if isinstance(n, float) else str(n) for n in numbers)
+
+
+def markdown(results: dict[str, Any]) -> str:
+    """Return all results as one table."""
+    lines = ["| case | what | |", "|---|---|---|"]
+    for name, found in results.items():
+        lines += [f"| {name} | {label} | {shown(value)} |" for label, value in flatten(found).items()]
+    return "\n".join(lines) + "\n"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Speed and memory of VPBoost beside its peers.")
     parser.add_argument("--all", action="store_true", help="also the cases with millions of rows")
@@ -66,10 +80,11 @@ def main() -> None:
         results[name] = CASES[name]()
         table = Table(show_header=False)
         for label, value in flatten(results[name]).items():
-            table.add_row(label, f"{value:.4g}" if isinstance(value, float) else str(value))
+            table.add_row(label, shown(value))
         console.print(table)
         RESULTS.parent.mkdir(exist_ok=True)
         RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+        RESULTS.with_suffix(".md").write_text(markdown(results))
     if "scaling" in names:
         draw(results["scaling"])
 
