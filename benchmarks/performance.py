@@ -4,9 +4,9 @@
     python benchmarks/performance.py --all       # also those with millions of rows
     python benchmarks/performance.py --only NAME ...
 
-Times are medians over repeats of warm calls unless a name says cold. Writes ``benchmarks/results/performance.json``, the
-same as a table in ``performance.md`` beside it and, when the case ``scaling`` is run, ``docs/scaling.png``. Needs ``vpboost[benchmarks,plots]``, and
-nothing else should run.
+Times are medians over repeats of warm calls unless a name says cold. Writes ``benchmarks/results/performance.json``, a
+table of the same (``performance.md``) and, when the case ``scaling`` is run, ``docs/scaling.png``. Needs
+``vpboost[benchmarks,plots]``, and nothing else should run.
 """
 
 import argparse
