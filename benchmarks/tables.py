@@ -182,6 +182,9 @@ def evaluate(kind: str, model: Any, X: np.ndarray, y: np.ndarray) -> dict[str, f
         return {"log_loss": float(log_loss(y, p)), "auc": float(roc_auc_score(y, p))}
     prediction = model.predict(X)
     found = {"r2": float(r2_score(y, prediction)), "mse": float(np.mean((y - prediction) ** 2))}
+    if y.ndim == 2:
+        found["r2_worst_output"] = float(r2_score(y, prediction, multioutput="raw_values").min())
+        found["r2_best_output"] = float(r2_score(y, prediction, multioutput="raw_values").max())
     if y.ndim == 2 and np.all(np.any(y != 0, axis=1)):
         errors = np.linalg.norm(prediction - y, axis=1) / np.linalg.norm(y, axis=1)
         found["relative_error"] = float(errors.mean())
