@@ -1,11 +1,16 @@
 """Small random reduced problems, as plain arrays and in blocks."""
 
+from functools import partial
+
+import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 
-from vpboost.blocks import Layout
+from vpboost.blocks import Layout, block_map, block_sum
 from vpboost.curvature import Dense, Diagonal, ScaledIdentity, Softmax
-from vpboost.reduced import Derivatives
+from vpboost.featurizers import columns
+from vpboost.reduced import Derivatives, block_model
 
 STRUCTURES = ("identity", "diagonal", "softmax", "dense")
 
@@ -34,3 +39,15 @@ def random_problem(structure, n_rows=23, n_features=4, n_outputs=3, seed=0, bloc
     )
     derivatives = Derivatives(jnp.asarray(layout.split_weights(weight)), jnp.asarray(layout.split(gradient)), blocked)
     return jnp.asarray(layout.split_inputs(features, float)), derivatives, features, plain
+
+
+@eqx.filter_jit
+def featurize(featurizer, x):
+    """The features of inputs in blocks."""
+    return block_map(partial(columns, featurizer), x)
+
+
+@jax.jit
+def quadratic_model(weights, features, derivatives):
+    """Q(w, θ) − Q(0, θ) over all blocks."""
+    return block_sum(lambda z, d: block_model(weights, z, d), features, derivatives)

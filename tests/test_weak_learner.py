@@ -7,18 +7,14 @@ import numpy as np
 import optax
 import pytest
 
-from problems import STRUCTURES, random_problem
+from problems import STRUCTURES, featurize, quadratic_model, random_problem
 from vpboost import reduced as reduced_module
 from vpboost.blocks import Layout
 from vpboost.featurizers import MLP, with_bias
 from vpboost.objective import MAX_BLOCKS_KEPT, value_and_slopes
-from vpboost.objective import featurize as eager_featurize
 from vpboost.weak_learner import METHODS, Training, batches, descend, train
 
-featurize = eqx.filter_jit(eager_featurize)
-reduce, quadratic_model, optimal_weights = (
-    jax.jit(f) for f in (reduced_module.reduce, reduced_module.quadratic_model, reduced_module.optimal_weights)
-)
+reduce, optimal_weights = (jax.jit(f) for f in (reduced_module.reduce, reduced_module.optimal_weights))
 
 
 def problem(structure="identity", n_rows=60, seed=0, block_rows=32):
@@ -186,6 +182,29 @@ def test_batches_keep_inputs_and_derivatives_together(x64):
         np.testing.assert_array_equal(flat_g[where[0]], g)
 
 
+@pytest.mark.parametrize("candidates", [1, 3])
+def test_training_ends_when_the_objective_stalls(candidates, x64):
+    x, derivatives, module = problem()
+    reg, population = jnp.asarray(0.01), stack(*[module] * candidates)
+
+    def trace(**options):
+        training = Training(max_steps=100, schedule="constant", step_size=1e-5, candidates=candidates, **options)
+        return np.asarray(train(jax.random.key(0), population, x, derivatives, reg, training).objective)
+
+    whole = trace()
+    fall = (whole[40:50].mean() - whole[30:40].mean()) / abs(whole[40:50].mean())
+    assert fall < 0
+    early, patient = trace(tol=-1.01 * fall), trace(tol=-0.5 * fall)
+    assert np.isfinite(early).sum() == 50, "half of the steps are taken at least"
+    np.testing.assert_allclose(early[:50], whole[:50], rtol=1e-12)
+    np.testing.assert_allclose(patient, whole, rtol=1e-12)
+    np.testing.assert_array_equal(
+        train(jax.random.key(0), stack(module), x, derivatives, reg, Training(max_steps=20, tol=0.9)).objective,
+        train(jax.random.key(0), stack(module), x, derivatives, reg, Training(max_steps=20)).objective,
+        "too few steps to speak of a stall",
+    )
+
+
 def test_reg_theta_shrinks_theta(x64):
     x, derivatives, module = problem()
 
@@ -242,6 +261,7 @@ def test_large_softmax_training_by_conjugate_gradients_agrees_with_the_direct_so
         ({"candidates": 0}, ValueError, "candidates must be"),
         ({"step_size": 0.0}, ValueError, "step_size must be positive"),
         ({"step_size": float("nan")}, ValueError, "step_size must be positive"),
+        ({"tol": 1.0}, ValueError, r"tol must be in \[0, 1\) or None, got 1.0"),
         ({"reg_theta": -1.0}, ValueError, "reg_theta must be non-negative"),
     ],
 )

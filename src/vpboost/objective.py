@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .blocks import MAX_BLOCKS_KEPT, block_map, block_scan, block_sum
+from .blocks import MAX_BLOCKS_KEPT, block_scan, block_sum
 from .featurizers import columns
 from .reduced import (
     Derivatives,
@@ -56,11 +56,6 @@ class Summary(eqx.Module):
         if isinstance(self.system, Reduced):
             return jnp.sum(weights * self.system.curve(weights))
         return jnp.sum(weights * curve(weights, self.system, derivatives))
-
-
-def featurize(featurizer: Any, x: Array) -> FeatureBlocks:
-    """Return the features of inputs in blocks."""
-    return block_map(partial(columns, featurizer), x)
 
 
 def summarise(featurizer: Any, x: Array, derivatives: Derivatives, solver: str) -> Summary:

@@ -29,6 +29,8 @@ from .curvature import Curvature, Diagonal, ScaledIdentity
 MAX_DENSE_UNKNOWNS = 256
 #: Numbers that a diagonal Hessian's products may need at once.
 MAX_AT_ONCE = 1 << 24
+#: Rows that one sum goes over.
+ROWS_PER_SUM = 256
 
 FeatureBlocks = Float[Array, "blocks n rows"]
 Weights = Float[Array, "n k"]
@@ -81,22 +83,37 @@ class Solution(eqx.Module):
     finite: Array
 
 
+def sum_over_rows(left: Float[Array, "*groups p rows"], right: Float[Array, "rows q"]) -> Float[Array, "*groups p q"]:
+    """Return the product of two matrices, summed over the rows in parts of ``ROWS_PER_SUM``.
+
+    Single precision loses digits in long sums, and H̄ + λ_w I needs them all when λ_w is small.
+    """
+    n_parts, rest = divmod(left.shape[-1], ROWS_PER_SUM)
+    if n_parts < 2:
+        return left @ right
+    whole = n_parts * ROWS_PER_SUM
+    parts = left[..., :whole].reshape(*left.shape[:-1], n_parts, ROWS_PER_SUM)
+    sums = jnp.einsum("...pcr,crq->...cpq", parts, right[:whole].reshape(n_parts, ROWS_PER_SUM, -1))
+    total = jnp.sum(sums, axis=-3)
+    return total + left[..., whole:] @ right[whole:] if rest else total
+
+
 def reduced_gradient(features: Float[Array, "n rows"], derivatives: Derivatives) -> Weights:
     """Return the part of ḡ (``eq:gbar_formula``) due to these rows."""
-    return features @ (derivatives.weight[:, None] * derivatives.gradient)
+    return sum_over_rows(features, derivatives.weight[:, None] * derivatives.gradient)
 
 
 def reduced_hessian(features: Float[Array, "n rows"], derivatives: Derivatives) -> Float[Array, "groups m m"]:
     """Return the part of H̄ (``eq:hbar_formula``) due to these rows, in groups by the structure of H_i."""
     curvature, weight = derivatives.curvature, derivatives.weight
     if isinstance(curvature, ScaledIdentity):
-        return ((features * (weight * curvature.scale)) @ features.T)[None]
+        return sum_over_rows(features * (weight * curvature.scale), features.T)[None]
     if isinstance(curvature, Diagonal):
         # K independent products z diag(ω d_k) zᵀ, one after the other where all at once would take much memory
         per_output = (weight[:, None] * curvature.entries).T
         if per_output.size * len(features) > MAX_AT_ONCE:
-            return jax.lax.map(lambda d: (features * d) @ features.T, per_output)
-        return (features[None] * per_output[:, None, :]) @ features.T
+            return jax.lax.map(lambda d: sum_over_rows(features * d, features.T), per_output)
+        return sum_over_rows(features[None] * per_output[:, None, :], features.T)
     return _coupled_hessian(features, features * weight, curvature.matrix())[None]
 
 
@@ -104,7 +121,7 @@ def _coupled_hessian(z: Array, weighted: Array, matrix: Array) -> Float[Array, "
     """Return Σ ω_i (z_i z_iᵀ) ⊗ H_i as one product of the distinct entries of z_i z_iᵀ with those of H_i."""
     n, k = z.shape[0], matrix.shape[-1]
     (a, b), (c, d) = np.triu_indices(n), np.triu_indices(k)
-    distinct = (weighted[a] * z[b]) @ matrix[:, c, d]
+    distinct = sum_over_rows(weighted[a] * z[b], matrix[:, c, d])
     place_z, place_h = _symmetric_places(n), _symmetric_places(k)
     return distinct[place_z[:, None, :, None], place_h[None, :, None, :]].reshape(n * k, n * k)
 
@@ -183,11 +200,6 @@ def block_model(weights: Weights, features: Float[Array, "n rows"], derivatives:
     step = features.T @ weights
     bent = derivatives.gradient + 0.5 * derivatives.curvature.apply(step)
     return jnp.sum(derivatives.weight[:, None] * step * bent)
-
-
-def quadratic_model(weights: Weights, features: FeatureBlocks, derivatives: Derivatives) -> Float[Array, ""]:
-    """Return Q(w, θ) − Q(0, θ); differentiable in both arguments."""
-    return block_sum(lambda z, d: block_model(weights, z, d), features, derivatives)
 
 
 def uses_cg(curvature: Curvature, n_unknowns: int, solver: str) -> bool:

@@ -66,6 +66,8 @@ SCHEDULES: dict[str, Callable[[int], optax.Schedule]] = {
 }
 
 DEFAULT_STEP_SIZE = 0.03
+#: The objective stalls when its means over two such runs of steps are alike.
+STALL_STEPS = 10
 
 
 class Training(eqx.Module):
@@ -98,6 +100,9 @@ class Training(eqx.Module):
         stage, which suits large tables.
     solver : {"auto", "direct", "cg"}, default="auto"
         How w* is computed: by factorisation, by conjugate gradients, or by the size and structure of the system.
+    tol : float, optional
+        End training early, in the second half of the steps, when the objective falls by less than this part of itself
+        (means over 10 steps). By default all steps are taken.
     sketch : int, optional
         With squared error, method "vp" and more outputs than this, θ is trained on so many combinations of the outputs
         (see :mod:`vpboost.compression`), which makes many outputs affordable; w* is solved for on all of them.
@@ -113,6 +118,7 @@ class Training(eqx.Module):
     candidates: int = eqx.field(static=True, default=1)
     inherit: float | Array = 0.0
     solver: str = eqx.field(static=True, default="auto")
+    tol: float | Array | None = None
     sketch: int | None = eqx.field(static=True, default=None)
 
     def __check_init__(self) -> None:
@@ -140,6 +146,8 @@ class Training(eqx.Module):
             raise ValueError(f"step_size must be positive and finite, got {self.step_size!r}")
         if not 0 <= self.reg_theta < float("inf"):
             raise ValueError(f"reg_theta must be non-negative and finite, got {self.reg_theta!r}")
+        if self.tol is not None and not 0 <= self.tol < 1:
+            raise ValueError(f"tol must be in [0, 1) or None, got {self.tol!r}")
         if not 0 <= self.inherit < 1:
             raise ValueError(f"inherit must be in [0, 1), got {self.inherit!r}")
 
@@ -226,8 +234,38 @@ def descend(
         return (*moved, *(theta, weights)[n_moving:], state), value
 
     state = optimizer.init((theta,) if project else (theta, weights))
-    (theta, weights, _), trace = jax.lax.scan(step, (theta, weights, state), jnp.arange(training.max_steps))
+    carry = (theta, weights, state)
+    if training.tol is None:
+        (theta, weights, _), trace = jax.lax.scan(step, carry, jnp.arange(training.max_steps))
+    else:
+        (theta, weights, _), trace = until_stalled(step, carry, training.max_steps, training.tol)
     return eqx.combine(theta, structure), weights, trace
+
+
+def until_stalled(step: Callable, carry: Any, max_steps: int, tol: Array | float) -> tuple[Any, Array]:
+    """Take steps as ``jax.lax.scan`` does until the objective stalls; NaN stands for the steps not taken.
+
+    In the first half of the steps, where a one-cycle schedule begins with small steps, nothing counts as a stall.
+    """
+    least = max(max_steps // 2, 2 * STALL_STEPS)
+    if max_steps <= least:
+        return jax.lax.scan(step, carry, jnp.arange(max_steps))
+
+    def going_on(state: tuple) -> Array:
+        k, _, trace = state
+        recent = jax.lax.dynamic_slice(trace, (k - 2 * STALL_STEPS,), (2 * STALL_STEPS,))
+        before, now = jnp.mean(recent[:STALL_STEPS]), jnp.mean(recent[STALL_STEPS:])
+        stalled = (k >= least) & (before - now <= tol * jnp.abs(now))
+        return (k < max_steps) & ~stalled
+
+    def advance(state: tuple) -> tuple:
+        k, carry, trace = state
+        carry, value = step(carry, k)
+        return k + 1, carry, trace.at[k].set(value)
+
+    empty = jnp.full(max_steps, jnp.nan, jax.tree.leaves(carry)[0].dtype)
+    _, carry, trace = jax.lax.while_loop(going_on, advance, (jnp.zeros((), int), carry, empty))
+    return carry, trace
 
 
 def batches(key: PRNGKeyArray, x: Array, derivatives: Derivatives, training: Training) -> Callable:

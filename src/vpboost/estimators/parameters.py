@@ -21,8 +21,11 @@ PARAMETERS = """Parameters
         Optimiser of the featurizer's parameters.
     step_size : float, optional
         Peak step size of a named optimiser, 0.03 by default.
-    max_steps : int, default=50
-        Optimiser steps per stage.
+    max_steps : int or "auto", default="auto"
+        Optimiser steps per stage; "auto" is 30 below 2,000 training rows and 50 above.
+    tol : float, optional
+        End a stage's training early, in the second half of its steps, when the objective falls by less than this part
+        of itself (means over 10 steps). Saves up to half of the time where ``max_steps`` is generous.
     batch_size : int or "auto", default="auto"
         Rows per optimiser step; "auto" uses all up to 8,192 rows and batches of 4,096 above.
     encoding : {{"auto", "plain", "quantile", "spline"}}, default="auto"

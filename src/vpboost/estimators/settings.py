@@ -33,6 +33,8 @@ OPTIONS = {
 }
 
 
+#: Below so many training rows, the automatic settings are more careful.
+FEW_TO_LEARN_FROM = 2000
 #: With at least twice as many outputs of squared error, learners are trained on so many combinations of them.
 SKETCH = 32
 
@@ -60,7 +62,8 @@ class Settings(BaseEstimator):
         method: str = "vp",
         optimizer: Any = "adam",
         step_size: float | None = None,
-        max_steps: int = 50,
+        max_steps: Any = "auto",
+        tol: float | None = None,
         batch_size: Any = "auto",
         encoding: str = "auto",
         inherit: Any = "auto",
@@ -92,6 +95,7 @@ class Settings(BaseEstimator):
         self.optimizer = optimizer
         self.step_size = step_size
         self.max_steps = max_steps
+        self.tol = tol
         self.batch_size = batch_size
         self.encoding = encoding
         self.inherit = inherit
@@ -139,9 +143,12 @@ class Settings(BaseEstimator):
 
     def _training(self, n: int, inherit: float = 0.0, n_outputs: int = 1) -> Training:
         batch = (None if n <= 8192 else 4096) if self.batch_size == "auto" else plain(self.batch_size)
+        # longer training of the learners overfits small tables
+        steps = (30 if n < FEW_TO_LEARN_FROM else 50) if self.max_steps == "auto" else plain(self.max_steps)
         return Training(
             method=self.method,
-            max_steps=plain(self.max_steps),
+            max_steps=steps,
+            tol=plain(self.tol),
             optimizer=self.optimizer,
             step_size=plain(self.step_size),
             batch_size=batch,
@@ -153,7 +160,7 @@ class Settings(BaseEstimator):
 
     def _rate(self, n: int) -> float:
         """Return the boosting rate; small tables can afford more and smaller steps."""
-        return (0.05 if n < 2000 else 0.1) if self.learning_rate == "auto" else float(self.learning_rate)
+        return (0.05 if n < FEW_TO_LEARN_FROM else 0.1) if self.learning_rate == "auto" else float(self.learning_rate)
 
     def _trust_region(self, rate: float) -> TrustRegion:
         return TrustRegion(
