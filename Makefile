@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 
 ## Train VPBoost on the paper's three 2D tasks, print a table and write demo.png.
 demo: $(READY)
-	$(BIN)/python -m vpboost.demo
+	$(BIN)/vpboost demo
 
 ## Run the test suite, doctests included.
 test: $(READY)

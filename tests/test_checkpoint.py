@@ -1,12 +1,10 @@
-import json
-import struct
-
 import numpy as np
 import pytest
 
 from vpboost import VPBoostClassifier, VPBoostRegressor
 from vpboost.callbacks import Checkpoint
 from vpboost.checkpoint import CheckpointError, read_facts
+from vpboost.files.container import pack, unpack
 from vpboost.losses import Quantile
 
 QUICK = {"n_estimators": 9, "max_steps": 5, "width": 3, "inherit": 0.5, "max_features": 0.5, "encoding": "quantile"}
@@ -72,30 +70,24 @@ def test_checkpoints_of_other_fits_are_refused(tmp_path):
             VPBoostRegressor(**{**QUICK, **options}).fit(X, target, resume_from=path)
 
 
-def damaged(content):
-    header = json.loads(content[8 : 8 + struct.unpack("<Q", content[:8])[0]])
-    header["__metadata__"]["format"] = "vpboost checkpoint 99"
-    other = json.dumps(header).encode()
-    return {
-        "empty": b"",
-        "truncated": content[: len(content) // 2],
-        "altered": content[:20] + b"\xff" + content[21:],
-        "newer": struct.pack("<Q", len(other)) + other,
-        "text": b"not a checkpoint at all",
-    }
-
-
 def test_damaged_files_are_refused(tmp_path):
     X, y = data()
     path = tmp_path / "fit"
     with pytest.raises(CheckpointError, match="cannot read"):
         read_facts(tmp_path / "nothing")
     crash(path, VPBoostRegressor(**QUICK), X, y)
-    for name, content in damaged(path.read_bytes()).items():
-        path.write_bytes(content)
-        with pytest.raises(
-            CheckpointError, match="format 'vpboost checkpoint 99'" if name == "newer" else "not a whole"
-        ):
+    sound = path.read_bytes()
+    content, arrays = unpack(sound, "fit")
+    for damaged, message in [
+        (b"", "not a vpboost file"),
+        (sound[: len(sound) // 2], "cut short|checksum"),
+        (sound[:-9] + b"\xff" + sound[-8:], "checksum"),
+        (pack({**content, "version": 99}, arrays), "format version 99"),
+        (pack({**content, "format": "vpboost model"}, arrays), "is a 'vpboost model', not a 'vpboost checkpoint'"),
+        (b"not a checkpoint at all", "not a vpboost file"),
+    ]:
+        path.write_bytes(damaged)
+        with pytest.raises(CheckpointError, match=message):
             VPBoostRegressor(**QUICK).fit(X, y, resume_from=path)
 
 

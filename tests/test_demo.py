@@ -5,13 +5,14 @@ import pytest
 
 from processes import run_as_users_do
 from vpboost import demo
+from vpboost.cli.main import main
 
 
 def test_demo_prints_a_table_and_draws_a_picture(tmp_path, capsys, monkeypatch):
     quick = {name: task._replace(max_steps=20, n_learners=2) for name, task in demo.TASKS.items()}
     monkeypatch.setattr(demo, "TASKS", quick)
     picture = tmp_path / "picture.png"
-    demo.main(["--picture", str(picture), "--candidates", "1"])
+    main(["demo", "--picture", str(picture), "--candidates", "1"])
     printed = capsys.readouterr().out
     assert printed.count(" vp ") == 3
     assert printed.count(" gd ") == 3

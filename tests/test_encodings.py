@@ -19,25 +19,25 @@ def test_the_distribution_function_by_hand():
 
 def test_normal_scores_of_normal_values_are_the_values():
     column = norm.ppf((np.arange(2000) + 0.5) / 2000)
-    score = NormalScore(column, np.ones(2000))
+    score = NormalScore.fit(column, np.ones(2000))
     np.testing.assert_allclose(score(column)[:, 0], column, atol=0.03)
     np.testing.assert_allclose(score(column[100:-100])[:, 0], column[100:-100], atol=1e-4)
-    heavy = NormalScore(np.sinh(2 * column), np.ones(2000))
+    heavy = NormalScore.fit(np.sinh(2 * column), np.ones(2000))
     np.testing.assert_allclose(heavy(np.sinh(2 * column))[:, 0], column, atol=0.05)
 
 
 def test_steps_by_hand():
-    steps = Steps(np.arange(101.0), np.ones(101), n_bins=4)
-    np.testing.assert_allclose(steps.knots_, [0, 24.75, 50, 75.25, 100], atol=0.01)
+    steps = Steps.fit(np.arange(101.0), np.ones(101), n_bins=4)
+    np.testing.assert_allclose(steps.knots, [0, 24.75, 50, 75.25, 100], atol=0.01)
     np.testing.assert_allclose(steps(np.array([-5.0, 200.0])), [[0] * 4, [1] * 4])
-    middle = (steps.knots_[1] + steps.knots_[2]) / 2
+    middle = (steps.knots[1] + steps.knots[2]) / 2
     np.testing.assert_allclose(steps(np.array([middle])), [[1, 0.5, 0, 0]])
 
 
 @pytest.mark.parametrize("encoding", [NormalScore, Steps])
 @given(column=values, at=st.floats(-30, 30))
 def test_slopes_are_the_derivatives(encoding, column, at):
-    encode = encoding(np.array(column, dtype=float), np.ones(len(column)))
+    encode = encoding.fit(np.array(column, dtype=float), np.ones(len(column)))
     ends = (min(column), max(column))
     if min(abs(at - end) for end in ends) < 1e-3:
         return  # at the ends of the range the normal score has a kink
@@ -50,8 +50,10 @@ def test_slopes_are_the_derivatives(encoding, column, at):
 def test_encodings_rise_and_take_weights_for_repeats(encoding, column, seed):
     column, counts = np.array(column, dtype=float), np.random.default_rng(seed).integers(1, 4, size=len(column))
     grid = np.linspace(-25, 25, 200)
-    weighted = encoding(column, counts)(grid)
-    np.testing.assert_allclose(weighted, encoding(np.repeat(column, counts), np.ones(counts.sum()))(grid), atol=1e-9)
+    weighted = encoding.fit(column, counts)(grid)
+    np.testing.assert_allclose(
+        weighted, encoding.fit(np.repeat(column, counts), np.ones(counts.sum()))(grid), atol=1e-9
+    )
     assert np.all(np.diff(weighted, axis=0) >= -1e-9)
 
 

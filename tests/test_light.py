@@ -9,7 +9,8 @@ import pytest
 
 from vpboost import MLP, RBF, BSpline, ConvNet, Ensemble, Fourier, ResNet, VPBoostClassifier, VPBoostRegressor
 from vpboost.featurizers import SomeColumns, with_bias
-from vpboost.light import ACTIVATIONS, LightEnsemble
+from vpboost.light import LightEnsemble
+from vpboost.predictor import ACTIVATIONS
 
 FACTORIES = {
     **{f"MLP {name}": partial(MLP, width=4, activation=name) for name in ACTIVATIONS},

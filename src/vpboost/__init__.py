@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from .ensemble import Ensemble
     from .estimators import VPBoostClassifier, VPBoostRegressor
     from .featurizers import MLP, RBF, BSpline, ConvNet, Fourier, ResNet
+    from .files.container import ModelFileError
+    from .files.model import load_model
     from .losses import (
         BinaryCrossEntropy,
         CustomLoss,
@@ -34,6 +36,8 @@ _HOMES = {
     "ensemble": ("Ensemble",),
     "estimators": ("VPBoostClassifier", "VPBoostRegressor"),
     "featurizers": ("MLP", "RBF", "BSpline", "ConvNet", "Fourier", "ResNet"),
+    "files.container": ("ModelFileError",),
+    "files.model": ("load_model",),
     "losses": (
         *("BinaryCrossEntropy", "CustomLoss", "Gamma", "Loss", "MulticlassCrossEntropy", "Poisson", "PseudoHuber"),
         *("Quantile", "SquaredError", "Tweedie"),
@@ -55,6 +59,7 @@ __all__ = [
     "Fourier",
     "Gamma",
     "Loss",
+    "ModelFileError",
     "MulticlassCrossEntropy",
     "Poisson",
     "PseudoHuber",
@@ -71,6 +76,7 @@ __all__ = [
     "__version__",
     "boost",
     "cache_compilation",
+    "load_model",
 ]
 
 

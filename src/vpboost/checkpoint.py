@@ -1,70 +1,65 @@
-"""The state of a fit on disk: arrays as safetensors, the rest as JSON beside them in the same file. No pickle.
+"""The state of a fit on disk, in the same kind of file as a model (see :mod:`vpboost.files.container`).
 
 A checkpoint holds no code and no structure: to go on from it, the fit builds the same learners again from its settings
 and fills in their numbers, after checking that data and settings are those the checkpoint was written with.
 """
 
 import hashlib
-import json
-import os
-import struct
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
-import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load, save
 
 from .boosting import Boosted, Record
 from .ensemble import Ensemble
+from .files.container import ModelFileError, pack, read_file, unpack, write_file
+from .files.describe import fill, named_arrays
+from .files.model import check_version, history_arrays, history_from
+from .files.reader import Reader
 
-FORMAT = "vpboost checkpoint 1"
+FORMAT, VERSION = "vpboost checkpoint", 1
 
 
-class CheckpointError(ValueError):
+class CheckpointError(ModelFileError):
     """A checkpoint that cannot be read, or belongs to another fit."""
 
 
 def write_checkpoint(path: Any, boosted: Boosted, facts: dict[str, Any]) -> None:
-    """Write the state of a fit and facts about it (JSON values); an old file stays until the new one is complete."""
-    theta = jax.tree.leaves(eqx.filter(boosted.ensemble.featurizers, eqx.is_array))
-    arrays = {"constant": boosted.ensemble.constant, "weights": boosted.ensemble.weights}
-    arrays.update({f"theta.{i}": leaf for i, leaf in enumerate(theta)})
-    state = {"history": boosted.history, "status": boosted.status, "reg_lambda": boosted.reg_lambda, "facts": facts}
-    metadata = {"format": FORMAT, "state": json.dumps(state)}
-    content = save({name: np.ascontiguousarray(array) for name, array in arrays.items()}, metadata)
-    path = Path(path)
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.part")
-    with open(temporary, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    """Write the state of a fit and facts about it (JSON values, and ``scores``, a list of numbers).
+
+    An old file stays until the new one is complete.
+    """
+    ensemble, plain = boosted.ensemble, {name: value for name, value in facts.items() if name != "scores"}
+    content = {"format": FORMAT, "version": VERSION, "status": boosted.status, "facts": plain}
+    arrays = {
+        **{"constant": ensemble.constant, "weights": ensemble.weights, "reg_lambda": np.array(boosted.reg_lambda)},
+        **{f"theta.{name}": leaf for name, leaf in named_arrays(ensemble.featurizers).items()},
+        **history_arrays(boosted.history),
+        "scores": np.array(facts["scores"], float),
+    }
+    write_file(path, pack(content, {name: np.asarray(array) for name, array in arrays.items()}))
 
 
 def read_facts(path: Any) -> dict[str, Any]:
     """Return what :func:`write_checkpoint` was told about the fit."""
-    return _read(path)[0]["facts"]
+    reader = _read(path)
+    return {**reader.entry("facts", dict), "scores": reader.array("scores", (None,), finite=False).tolist()}
 
 
 def read_checkpoint(path: Any, learner: Any) -> Boosted:
     """Return the state of a fit whose learners have the structure of ``learner``, a featurizer like theirs."""
-    state, arrays = _read(path)
-    leaves, structure = jax.tree.flatten(eqx.filter(learner, eqx.is_array))
-    constant, weights = jnp.asarray(arrays.pop("constant")), jnp.asarray(arrays.pop("weights"))
-    ensemble = Ensemble.stack(constant, [])
+    reader = _read(path)
+    constant, weights = reader.array("constant", (None,)), reader.array("weights", (None, None, None))
+    ensemble, theta = Ensemble.stack(jnp.asarray(constant), []), reader.prefixed("theta.")
     if len(weights):
-        expected = {f"theta.{i}": ((len(weights), *leaf.shape), leaf.dtype) for i, leaf in enumerate(leaves)}
-        if {name: (array.shape, array.dtype) for name, array in arrays.items()} != expected:
-            raise CheckpointError(f"{path} holds learners of another shape; use the settings it was written with")
-        theta = jax.tree.unflatten(structure, [jnp.asarray(arrays[name]) for name in expected])
-        ensemble = Ensemble(constant, eqx.combine(theta, eqx.filter(learner, eqx.is_array, inverse=True)), weights)
-    history = [Record(*entry) for entry in state["history"]]
-    return Boosted(ensemble, history, str(state["status"]), float(state["reg_lambda"]))
+        try:
+            ensemble = Ensemble(jnp.asarray(constant), fill(learner, theta), jnp.asarray(weights))
+        except ModelFileError as error:
+            message = f"{path} holds learners of another shape; use the settings it was written with"
+            raise CheckpointError(message) from error
+    history = [Record(*entry) for entry in zip(*history_from(reader).values(), strict=True)]
+    return Boosted(ensemble, history, reader.entry("status", str), float(reader.array("reg_lambda", ())))
 
 
 def digest(arrays: Iterable[np.ndarray]) -> str:
@@ -76,21 +71,11 @@ def digest(arrays: Iterable[np.ndarray]) -> str:
     return total.hexdigest()
 
 
-def _read(path: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Return a checkpoint's JSON part and its arrays, or raise :class:`CheckpointError`."""
+def _read(path: Any) -> Reader:
+    """Return a checkpoint's content, or raise :class:`CheckpointError`."""
     try:
-        content = Path(path).read_bytes()
-        (length,) = struct.unpack("<Q", content[:8])
-        metadata = json.loads(content[8 : 8 + length])["__metadata__"]
-        if metadata["format"] != FORMAT:
-            raise CheckpointError(f"{path} is in format {metadata['format']!r}; this version reads {FORMAT!r}")
-        state, arrays = json.loads(metadata["state"]), load(content)
-        if not {"history", "status", "reg_lambda", "facts"} <= set(state) or not {"constant", "weights"} <= set(arrays):
-            raise KeyError("state")
-        if any(len(entry) != len(Record._fields) for entry in state["history"]):
-            raise KeyError("history")
-    except OSError as error:
-        raise CheckpointError(f"cannot read {path}: {error}") from error
-    except (SafetensorError, KeyError, TypeError, struct.error, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise CheckpointError(f"{path} is not a whole vpboost checkpoint") from error
-    return state, arrays
+        content, arrays = unpack(read_file(path), str(path))
+        check_version(content, str(path), FORMAT, VERSION)
+    except ModelFileError as error:
+        raise CheckpointError(str(error)) from error
+    return Reader(content, arrays, str(path))

@@ -1,9 +1,8 @@
 """Train on the paper's three 2D tasks, with variable projection and with gradient descent.
 
-``python -m vpboost.demo`` prints a table and writes ``demo.png``: truth, prediction and error of every task.
+``vpboost demo`` prints a table and writes ``demo.png``: truth, prediction and error of every task.
 """
 
-import argparse
 import time
 from collections.abc import Callable
 from functools import partial
@@ -242,13 +241,8 @@ def _draw_classes(row, vp: Run, gd: Run) -> None:  # type: ignore[no-untyped-def
         axis.title.set_fontsize(9)
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """Run the demonstration from the command line."""
-    parser = argparse.ArgumentParser(description="Train VPBoost on the paper's three 2D tasks.")
-    parser.add_argument("--picture", default="demo.png", help="where to write the picture (default: demo.png)")
-    parser.add_argument("--seed", type=int, default=0, help="seed of data and training (default: 0)")
-    parser.add_argument("--candidates", type=int, default=2, help="initialisations per learner (default: 2)")
-    options = parser.parse_args(arguments)
+def demonstrate(picture: str = "demo.png", seed: int = 0, candidates: int = 2) -> None:
+    """Solve the three tasks by variable projection and by gradient descent, print a table and draw a picture."""
     console = Console()
     runs = []
     with Progress(console=console, transient=True) as progress:
@@ -259,11 +253,7 @@ def main(arguments: list[str] | None = None) -> None:
                 def advance(stage: Stage, bar: TaskID = bar, label: str = f"{name} {method}") -> None:
                     progress.update(bar, advance=1, description=f"{label} loss {stage.record.loss:.1e}")
 
-                runs.append(run(name, method, options.seed, options.candidates, advance))
+                runs.append(run(name, method, seed, candidates, advance))
     console.print(table_of(runs))
-    draw(runs, options.picture)
-    console.print(f"Picture of truth, prediction and error: {options.picture}")
-
-
-if __name__ == "__main__":
-    main()
+    draw(runs, picture)
+    console.print(f"Picture of truth, prediction and error: {picture}")

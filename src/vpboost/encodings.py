@@ -10,6 +10,8 @@ import numpy as np
 from scipy.interpolate import PchipInterpolator
 from scipy.special import ndtr, ndtri
 
+from .predictor import spline, steps
+
 
 class NormalScore:
     """The column mapped to a standard normal law: Φ⁻¹ of its distribution function, through at most 33 knots.
@@ -18,25 +20,30 @@ class NormalScore:
     training range it is constant.
     """
 
-    def __init__(self, values: np.ndarray, weight: np.ndarray, n_knots: int = 33):
+    def __init__(self, knots: np.ndarray, coefficients: np.ndarray):
+        self.knots, self.coefficients = knots, coefficients
+
+    @classmethod
+    def fit(cls, values: np.ndarray, weight: np.ndarray, n_knots: int = 33) -> "NormalScore":
+        """Learn the map from a column and its weights."""
         points, probability = distribution(values, weight)
         scores = ndtri(probability)
         if len(points) > n_knots:  # knots evenly spaced in the score, so that the tails get their share
             wanted = np.linspace(scores[0], scores[-1], n_knots)
             points, kept = np.unique(np.interp(ndtr(wanted), probability, points), return_index=True)
             scores = wanted[kept]
-        self.range_ = points[0], points[-1]
-        self.curve_ = PchipInterpolator(points, scores)
+        return cls(points, PchipInterpolator(points, scores).c)
 
     def __call__(self, values: np.ndarray) -> np.ndarray:
         """Return the encoded column, shape ``(n, 1)``."""
-        return self.curve_(np.clip(values, *self.range_))[:, None]
+        return spline(self.knots, self.coefficients, values)[:, None]
 
     def slope(self, values: np.ndarray) -> np.ndarray:
         """Return the derivative of the encoded column, shape ``(n, 1)``."""
-        low, high = self.range_
-        inside = (values >= low) & (values <= high)
-        return np.where(inside, self.curve_.derivative()(np.clip(values, low, high)), 0.0)[:, None]
+        inside = (values >= self.knots[0]) & (values <= self.knots[-1])
+        a, b, c, _ = self.coefficients
+        derivative = np.stack([np.zeros_like(a), 3 * a, 2 * b, c])
+        return np.where(inside, spline(self.knots, derivative, values), 0.0)[:, None]
 
 
 class Steps:
@@ -45,25 +52,25 @@ class Steps:
     A network that weighs them can bend at every quantile, which is what rough functions of single columns ask for.
     """
 
-    def __init__(self, values: np.ndarray, weight: np.ndarray, n_bins: int = 16):
+    def __init__(self, knots: np.ndarray):
+        self.knots = knots
+
+    @classmethod
+    def fit(cls, values: np.ndarray, weight: np.ndarray, n_bins: int = 16) -> "Steps":
+        """Learn the bins from a column and its weights."""
         points, probability = distribution(values, weight)
-        self.knots_ = points
         if len(points) > n_bins + 1:
-            self.knots_ = np.unique(np.interp(np.linspace(0, 1, n_bins + 1), probability, points))
+            points = np.unique(np.interp(np.linspace(0, 1, n_bins + 1), probability, points))
+        return cls(points)
 
     def __call__(self, values: np.ndarray) -> np.ndarray:
         """Return the steps, shape ``(n, n_bins)``."""
-        t = self._place(values)
-        return t**2 * (3 - 2 * t)
+        return steps(self.knots, values)
 
     def slope(self, values: np.ndarray) -> np.ndarray:
         """Return their derivatives, shape ``(n, n_bins)``."""
-        t = self._place(values)
-        return 6 * t * (1 - t) / np.diff(self.knots_)
-
-    def _place(self, values: np.ndarray) -> np.ndarray:
-        """Return how far each value has crossed each bin, from 0 to 1."""
-        return np.clip((values[:, None] - self.knots_[:-1]) / np.diff(self.knots_), 0, 1)
+        t = np.clip((values[:, None] - self.knots[:-1]) / np.diff(self.knots), 0, 1)
+        return 6 * t * (1 - t) / np.diff(self.knots)
 
 
 def distribution(values: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

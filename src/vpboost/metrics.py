@@ -59,3 +59,30 @@ def score_function(metric: Any, classifier: bool) -> Score | None:
 
 def _columns(values: np.ndarray) -> np.ndarray:
     return values.reshape(len(values), -1)
+
+
+def evaluate(model: Any, X: Any, y: Any) -> dict[str, float]:
+    """Return what people ask about a fitted estimator's predictions: R², errors; or accuracy, log-loss and AUC."""
+    from sklearn.metrics import accuracy_score, mean_absolute_error, r2_score, roc_auc_score
+
+    y = np.asarray(y)
+    if hasattr(model, "classes_"):
+        unknown = ~np.isin(y, model.classes_)
+        if unknown.any():
+            other = y[unknown].tolist()[0]
+            raise ValueError(f"y holds {other!r}, which is none of the model's classes {model.classes_.tolist()}")
+        probability, place = model.predict_proba(X), np.searchsorted(model.classes_, y)
+        found = {"accuracy": float(accuracy_score(place, probability.argmax(axis=1)))}
+        found["log_loss"] = _log_loss(place, probability, np.ones(len(y)))
+        if len(model.classes_) == 2 and len(np.unique(place)) == 2:
+            found["auc"] = float(roc_auc_score(place, probability[:, 1]))
+        return found
+    truth, prediction = _columns(y.astype(float)), _columns(np.asarray(model.predict(X)))
+    found = {"r2": float(r2_score(truth, prediction)) if len(truth) > 1 else float("nan")}
+    found["rmse"] = _rmse(truth, prediction, np.ones(len(truth)))
+    found["mae"] = float(mean_absolute_error(truth, prediction))
+    if truth.shape[1] > 1:
+        names = getattr(model, "target_names_", None) or [str(k) for k in range(truth.shape[1])]
+        for k, name in enumerate(names):
+            found[f"r2 of {name}"] = float(r2_score(truth[:, k], prediction[:, k])) if len(truth) > 1 else float("nan")
+    return found

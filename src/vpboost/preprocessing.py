@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .encodings import ENCODINGS
+from .predictor import level_name
 from .sources import MANY_ROWS, Rows
 
 
@@ -66,7 +67,12 @@ class InputEncoder:
         self.missing_ = np.flatnonzero(~present.all(axis=0)) if numbers.ndim == 2 else np.zeros(0, dtype=int)
         self.categories_ = [Categories(j, tuple(sorted(set(column)))) for j, column in texts.items()]
         self.extras_ = self._fit_extras(numbers, weight)
-        self.sources_ = np.array(
+        self.sources_ = self.find_sources()
+        return self
+
+    def find_sources(self) -> np.ndarray:
+        """Return the input column that each encoded column belongs to."""
+        return np.array(
             [
                 *self.numeric_,
                 *(self.numeric_[j] for j in self.missing_),
@@ -75,7 +81,6 @@ class InputEncoder:
             ],
             dtype=int,
         )
-        return self
 
     def _fit_extras(self, numbers: np.ndarray, weight: np.ndarray) -> list[Extra]:
         if self.encoding == "plain" or numbers.ndim > 2:
@@ -87,7 +92,7 @@ class InputEncoder:
             if len(np.unique(values)) <= 2:
                 continue
             options = {"n_bins": spline_bins(numbers.shape[1])} if self.encoding == "spline" else {}
-            encoding = ENCODINGS[self.encoding](values, weights, **options)
+            encoding = ENCODINGS[self.encoding].fit(values, weights, **options)
             columns = encoding(values)
             mean = np.average(columns, axis=0, weights=weights)
             spread = np.sqrt(np.average((columns - mean) ** 2, axis=0, weights=weights))
@@ -180,6 +185,14 @@ def is_frame(X: Any) -> bool:
     return hasattr(X, "columns") and hasattr(X, "__getitem__") and hasattr(X, "shape")
 
 
+def names_of(y: Any) -> list[str] | None:
+    """Return the names of a data frame's columns, or of a single column; None for what has none."""
+    names: list[Any] = (
+        list(y.columns) if is_frame(y) else [y.name] if hasattr(y, "name") and hasattr(y, "dtype") else [None]
+    )
+    return names if all(type(name) is str for name in names) else None
+
+
 def n_rows(X: Any) -> int:
     """Return the number of rows of an array or data frame."""
     return X.shape[0]
@@ -251,12 +264,6 @@ def as_numbers(values: np.ndarray, name: Any) -> np.ndarray:
     if np.isinf(numbers).any():
         raise ValueError(f"column {name!r} has infinite values; use NaN for missing ones")
     return numbers
-
-
-def level_name(value: Any) -> str:
-    """Return a category as text; None and NaN are one level."""
-    missing = value is None or str(value) in ("<NA>", "NaT") or value != value
-    return "<missing>" if missing else str(value)
 
 
 #: Larger tables are not sorted, which would cost more than it is worth.

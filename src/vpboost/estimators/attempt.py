@@ -155,7 +155,8 @@ def race(attempts: list[Attempt], rate: float, seed: int) -> tuple[Attempt, bool
             if not isinstance(error, KeyboardInterrupt):
                 raise
     best = min(attempts, key=lambda attempt: attempt.best_score)
-    margin = TIE * (best.scores[0] - best.best_score) if best.scores else 0.0
+    gain = best.scores[0] - best.best_score if best.scores else 0.0
+    margin = min(TIE[0] * gain, TIE[1] * abs(best.best_score))
     level = [attempt for attempt in attempts if attempt is best or attempt.best_score <= best.best_score + margin]
     return min(level, key=lambda attempt: (len(attempt.encoder.sources_), attempt.best_score)), stop.is_set()
 

@@ -13,8 +13,9 @@ from ..callbacks import EarlyStopping, Progress, ProgressDisplay
 from ..checkpoint import read_facts
 from ..compilation import forget_programs_if_many
 from ..data import check_weights, evenly_spaced
+from ..files.model import save_model
 from ..light import LightEnsemble
-from ..preprocessing import MOST_SORTED, TargetScaler, canonical_rows, has_text, is_frame, n_rows, take
+from ..preprocessing import MOST_SORTED, TargetScaler, canonical_rows, has_text, is_frame, n_rows, names_of, take
 from ..sources import MANY_ROWS, chunks, is_stream, read_stream
 from .attempt import Attempt, Part, hold_out, race, sample_part, take_part
 from .portfolio import LEAST_ROWS, RACE_ROWS, Profile, profiles
@@ -32,6 +33,7 @@ class BaseVPBoost(Settings):
     profile_: Profile
     seed_: int
     evals_result_: dict[str, list[float]]
+    target_names_: list[str] | None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -76,13 +78,16 @@ class BaseVPBoost(Settings):
         self
         """
         loss_given = self._check_settings()
+        names = names_of(y)
         if is_stream(X):
+            names = [y] if isinstance(y, str) else None if y is None else list(y)
             X, y = read_stream(X, y)
         going_on = self.warm_start and hasattr(self, "boosted_")
         if going_on and resume_from is not None:
             raise ValueError("resume_from and going on by warm_start=True exclude each other; use a fresh estimator")
         inputs = self._check_inputs(X, reset=not going_on)
         target = self._check_target(y, reset=not going_on)
+        self.target_names_ = names
         if len(target) != n_rows(inputs):
             raise ValueError(f"X and y must have as many rows, got {n_rows(inputs)} and {len(target)}")
         weight = self._check_weight(sample_weight, y, n_rows(inputs), "sample_weight")
@@ -173,16 +178,31 @@ class BaseVPBoost(Settings):
         self.n_iter_ = len(history)
         self.evals_result_ = {"training": self.history_["loss"].tolist(), "validation": scores}
         kept = boosted.ensemble.n_learners
-        self.best_score_ = history[-1].loss if history else float("nan")
+        score = history[-1].loss if history else float("nan")
         if scores:
             best = int(np.nanargmin(scores)) if cut_at_best else len(scores) - 1
-            self.best_score_ = scores[best]
+            score = scores[best]
             kept = int(self.history_["accepted"][: best + 1].sum())
-        self.best_iteration_ = kept
-        self.ensemble_ = boosted.ensemble.truncate(kept)
-        self._light = LightEnsemble.of(self.ensemble_)
+        self._keep(kept, score)
         self._importances(evenly_spaced(attempt.train[0], 512))
         return self
+
+    def _keep(self, n_learners: int, score: float) -> None:
+        """Cut the ensemble after the best of its learners."""
+        self.best_iteration_, self.best_score_ = n_learners, score
+        self.ensemble_ = self.boosted_.ensemble.truncate(n_learners)
+        self._light = LightEnsemble.of(self.ensemble_)
+
+    def save_model(self, path: Any) -> None:
+        """Write the fitted model to one file, for :func:`vpboost.load_model`.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file, replaced if it exists; a crash while writing leaves the old one.
+        """
+        check_is_fitted(self)
+        save_model(self, path)
 
     def _importances(self, x: np.ndarray) -> None:
         slopes = np.abs(self.ensemble_.input_gradient(x)).mean(axis=(0, 1))

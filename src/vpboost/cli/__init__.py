@@ -1,0 +1,1 @@
+"""The command line, ``vpboost``: see :mod:`vpboost.cli.main`."""

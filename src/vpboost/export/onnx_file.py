@@ -1,0 +1,156 @@
+"""A fitted estimator as an ONNX model, preprocessing included."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .._version import __version__
+from ..encodings import NormalScore
+from ..files.container import write_file
+from ..files.describe import describe_featurizer, named_arrays
+from ..preprocessing import Extra, InputEncoder
+from .plain import check_known
+
+
+def to_onnx(model: Any, path: Any, dtype: str = "float32") -> Path:
+    """Write a fitted estimator as an ONNX model.
+
+    Parameters
+    ----------
+    model : VPBoostRegressor or VPBoostClassifier
+        A fitted estimator with a featurizer of this library.
+    path : str or Path
+        The file.
+    dtype : {"float32", "float64"}, default="float32"
+        Precision of inputs, learners and outputs. Inputs are scaled in double precision in any case.
+
+    Returns
+    -------
+    Path
+        The file.
+
+    Notes
+    -----
+    The model's input ``X`` has the numeric columns, shape (rows, columns), NaN for missing, or the images. Each
+    categorical column is an input of its own, of text and shape (rows, 1), with "<missing>" for a missing value, under
+    its name in the training data. Outputs: ``prediction`` of a regressor, shaped as ``predict`` returns it; ``label``
+    and ``probabilities`` of a classifier.
+    """
+    try:
+        import onnx
+
+        from .graph import Graph
+    except ImportError as error:
+        raise ImportError("export to ONNX needs the package onnx: pip install 'vpboost[export]'") from error
+    check_known(model)
+    if dtype not in ("float32", "float64"):
+        raise ValueError(f"dtype must be 'float32' or 'float64', got {dtype!r}")
+    description = describe_featurizer(model.ensemble_.featurizers)
+    if dtype == "float64" and "ConvNet" in str(description):
+        raise ValueError("dtype='float64' is not for the ConvNet featurizer: ONNX runtimes convolve in float32 only")
+    graph = Graph(dtype)
+    raw = raw_output(graph, model, encode(graph, model.input_encoder_, names_of_columns(model)), description)
+    if hasattr(model, "classes_"):
+        classify(graph, model.classes_, raw)
+    else:
+        scale_back(graph, model, raw)
+    facts = {"kind": type(model).__name__, "vpboost": __version__}
+    proto = graph.model("vpboost", facts)
+    onnx.checker.check_model(proto)
+    write_file(path, proto.SerializeToString())
+    return Path(path)
+
+
+def names_of_columns(model: Any) -> list[str]:
+    """Return the names of the training data's columns, or made-up ones."""
+    if hasattr(model, "feature_names_in_"):
+        return [str(name) for name in model.feature_names_in_]
+    return [f"column_{j}" for j in range(model.n_features_in_)]
+
+
+def encode(graph: Any, encoder: InputEncoder, names: list[str]) -> str:
+    """Return encoded inputs in the learners' precision."""
+    shape = list(encoder.shape_)
+    parts: list[str] = []
+    if shape[0]:
+        x = graph.cast(graph.input("X", graph.dtype, ["rows", *shape]), "float64")
+        unknown = graph("IsNaN", x)
+        slope = np.where(encoder.constant_, 0.0, 1 / np.asarray(encoder.scale_))
+        centred = graph("Sub", x, graph.constant(encoder.mean_, "float64"))
+        scaled = graph("Mul", centred, graph.constant(slope, "float64"))
+        scaled = graph("Where", unknown, graph.constant(0.0, "float64"), scaled)
+        parts.append(graph.cast(scaled, graph.dtype))
+        if len(shape) > 1:
+            return parts[0]
+        if len(encoder.missing_):
+            marks = graph("Gather", unknown, graph.constant(encoder.missing_, "int64"), axis=1)
+            parts.append(graph.cast(marks, graph.dtype))
+    for column, levels in encoder.categories_:
+        text = graph.input(names[column], "string", ["rows", 1])
+        hot = graph("OneHotEncoder", text, domain="ai.onnx.ml", cats_strings=list(levels), zeros=1)
+        parts.append(graph.cast(graph.reshape(hot, [-1, len(levels)]), graph.dtype))
+    for extra in encoder.extras_:
+        place = graph.constant([extra.column], "int64")
+        known = graph("Not", graph("Gather", unknown, place, axis=1))
+        columns = encoded_column(graph, extra, graph("Gather", scaled, place, axis=1))
+        parts.append(graph.cast(graph("Where", known, columns, graph.constant(0.0, "float64")), graph.dtype))
+    return parts[0] if len(parts) == 1 else graph("Concat", *parts, axis=1)
+
+
+def encoded_column(graph: Any, extra: Extra, value: str) -> str:
+    """Return what an encoding adds for one scaled column, ``(rows, 1)``, standardised; in double precision."""
+
+    def number(value: Any) -> str:
+        return graph.constant(value, "float64")
+
+    knots = extra.encoding.knots
+    if isinstance(extra.encoding, NormalScore):
+        inside = graph("Clip", value, number(knots[0]), number(knots[-1]))
+        beyond = graph.cast(graph("GreaterOrEqual", inside, number(knots[1:-1])), "int64")  # (rows, inner knots)
+        piece = graph("ReduceSum", beyond, graph.constant([1], "int64"), keepdims=0)
+        t = graph("Sub", inside, graph.reshape(graph("Gather", number(knots), piece), [-1, 1]))
+        columns = number(np.zeros((1, 1)))
+        for powers in extra.encoding.coefficients:  # Horner's rule
+            coefficient = graph.reshape(graph("Gather", number(powers), piece), [-1, 1])
+            columns = graph("Add", graph("Mul", columns, t), coefficient)
+    else:
+        crossed = graph("Div", graph("Sub", value, number(knots[:-1])), number(np.diff(knots)))
+        t = graph("Clip", crossed, number(0.0), number(1.0))
+        rise = graph("Sub", number(3.0), graph("Mul", number(2.0), t))
+        columns = graph("Mul", graph("Mul", t, t), rise)
+    return graph("Div", graph("Sub", columns, number(extra.mean)), number(extra.scale))
+
+
+def raw_output(graph: Any, model: Any, x: str, description: dict) -> str:
+    """Return what the ensemble predicts, ``(rows, K)``, in double precision."""
+    from .learners import ensemble
+
+    fitted, encoder = model.ensemble_, model.input_encoder_
+    theta = {name: np.asarray(leaf) for name, leaf in named_arrays(fitted.featurizers).items()}
+    shape = encoder.shape_ if len(encoder.shape_) > 1 else (len(encoder.sources_),)
+    weights, constant = np.asarray(fitted.weights, float), np.asarray(fitted.constant, float)
+    return graph.cast(ensemble(graph, x, shape, constant, weights, description, theta), "float64")
+
+
+def scale_back(graph: Any, model: Any, raw: str) -> None:
+    """Declare a regressor's output, in the user's units."""
+    scaler = model.target_scaler_
+    values = graph("Exp", raw) if scaler.kind == "log" else raw
+    values = graph("Mul", values, graph.constant(scaler.scale_, "float64"))
+    values = graph.cast(graph("Add", values, graph.constant(scaler.shift_, "float64")), graph.dtype)
+    if model.single_output_:
+        graph.output("prediction", graph.reshape(values, [-1]), graph.dtype, ["rows"])
+    else:
+        graph.output("prediction", values, graph.dtype, ["rows", model.n_outputs_])
+
+
+def classify(graph: Any, classes: np.ndarray, raw: str) -> None:
+    """Declare a classifier's outputs."""
+    if len(classes) == 2:
+        raw = graph("Concat", graph("Sub", raw, raw), raw, axis=1)
+    probabilities = graph("Softmax", raw, axis=1)
+    kind = {"i": "int64", "u": "int64", "b": "bool", "f": "float64"}.get(classes.dtype.kind, "string")
+    label = graph("Gather", graph.constant(classes, kind), graph("ArgMax", probabilities, axis=1, keepdims=0))
+    graph.output("label", label, kind, ["rows"])
+    graph.output("probabilities", graph.cast(probabilities, graph.dtype), graph.dtype, ["rows", len(classes)])

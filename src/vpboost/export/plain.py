@@ -1,0 +1,42 @@
+"""A model file and the Python file that predicts with it, needing NumPy alone."""
+
+from pathlib import Path
+from typing import Any
+
+from .. import predictor
+from ..files.describe import describe_featurizer, is_custom
+from ..files.model import save_model
+
+
+def to_numpy(model: Any, folder: Any) -> list[Path]:
+    """Write ``model.vpboost`` and ``predictor.py`` into a folder: all that predictions need, besides NumPy.
+
+    There, ``Predictor("model.vpboost").predict(X)`` gives the predictions of ``model``, in double precision.
+
+    Parameters
+    ----------
+    model : VPBoostRegressor or VPBoostClassifier
+        A fitted estimator with a featurizer of this library.
+    folder : str or Path
+        The folder, made if it does not exist.
+
+    Returns
+    -------
+    list of Path
+        The two files.
+    """
+    check_known(model)
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    saved, script = folder / "model.vpboost", folder / "predictor.py"
+    save_model(model, saved)
+    script.write_text(Path(predictor.__file__).read_text(encoding="utf-8"), encoding="utf-8")
+    return [saved, script]
+
+
+def check_known(model: Any) -> None:
+    """Raise ``TypeError`` if a model has a featurizer of the user's own, which only JAX can evaluate."""
+    if not hasattr(model, "ensemble_"):
+        raise TypeError(f"export needs a fitted VPBoostRegressor or VPBoostClassifier, got {type(model).__name__}")
+    if model.ensemble_.n_learners and is_custom(describe_featurizer(model.ensemble_.featurizers)):
+        raise TypeError("featurizers and activations of your own cannot be exported; use those of vpboost by name")

@@ -1,0 +1,180 @@
+"""Featurizers and losses as JSON descriptions, and back.
+
+A description names one of this library's classes and its options; nothing else can be built from it. What the user
+wrote is described as ``{"type": "custom", ...}`` and has to be handed over by whoever loads the file.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .. import losses
+from ..featurizers import MLP, RBF, BSpline, ConvNet, Factory, Fourier, ResNet, SomeColumns, WithBias
+from ..featurizers.base import ACTIVATIONS, Activation
+from .container import ModelFileError
+
+#: The options of each featurizer, read off a module (whose arrays may be stacked).
+OPTIONS: dict[type, Callable[[Any], dict[str, Any]]] = {
+    MLP: lambda m: {
+        "width": m.layers[0].out_features,
+        "depth": len(m.layers) - 1,
+        "n_features": m.layers[-1].out_features,
+        "activation": m.activation.name,
+    },
+    ResNet: lambda m: {
+        "width": m.opening.out_features,
+        "depth": len(m.blocks),
+        "activation": m.activation.name,
+    },
+    ConvNet: lambda m: {
+        "kernels": [c.kernel_size[0] for c in m.convolutions],
+        "pools": list(m.pools),
+        "channels": [c.out_channels for c in m.convolutions],
+        "strides": list(m.strides),
+        "activation": m.activation.name,
+    },
+    RBF: lambda m: {"n_features": m.centres.shape[-2]},
+    Fourier: lambda m: {"n_features": m.frequencies.shape[-2]},
+    BSpline: lambda m: {"n_directions": m.directions.shape[-2], "n_knots": m.n_knots},
+}
+FEATURIZERS = {kind.__name__: kind for kind in OPTIONS}
+LOSSES: dict[str, type] = {
+    kind.__name__: kind
+    for kind in (
+        *(losses.SquaredError, losses.PseudoHuber, losses.Quantile, losses.Poisson, losses.Gamma, losses.Tweedie),
+        *(losses.BinaryCrossEntropy, losses.MulticlassCrossEntropy),
+    )
+}
+#: Layers of a network, at the most: a description must not make its reader work for long.
+MOST_LAYERS = 1000
+
+
+def describe_featurizer(module: Any) -> dict[str, Any]:
+    """Return the description of a featurizer."""
+    if type(module) is WithBias:
+        return {"type": "WithBias", "featurizer": describe_featurizer(module.featurizer)}
+    if type(module) is SomeColumns:
+        return {"type": "SomeColumns", "featurizer": describe_featurizer(module.featurizer)}
+    known = type(module) in OPTIONS and isinstance(getattr(module, "activation", Activation("tanh")), Activation)
+    if not known:
+        return {"type": "custom", "name": type(module).__name__}
+    return {"type": type(module).__name__, "options": OPTIONS[type(module)](module)}
+
+
+def is_custom(description: dict[str, Any]) -> bool:
+    """Say whether a description, or what it is made of, leaves something to the user."""
+    inner = description.get("featurizer")
+    return description.get("type") == "custom" or (isinstance(inner, dict) and is_custom(inner))
+
+
+def factory_of(description: Any, custom: Factory | None, nested: bool = False) -> Factory:
+    """Return a factory of the featurizers that a description stands for; ``custom`` builds what it leaves open."""
+    if not isinstance(description, dict) or not isinstance(description.get("type"), str):
+        raise ModelFileError(f"the featurizer is described by {description!r}")
+    kind = description["type"]
+    if kind in ("WithBias", "SomeColumns") and set(description) == {"type", "featurizer"}:
+        if nested and kind == "WithBias":
+            raise ModelFileError("the featurizer's description has a bias inside")
+        inner = factory_of(description["featurizer"], custom, nested=True)
+        if kind == "SomeColumns":
+            if isinstance(inner, partial) and inner.func is SomeColumns:
+                raise ModelFileError("the featurizer's description chooses columns twice")
+            return partial(SomeColumns, factory=inner, fraction=1.0)
+        return lambda key, rows: WithBias(inner(key, rows))
+    if kind == "custom":
+        if custom is None:
+            name = description.get("name")
+            raise ModelFileError(f"the model has a featurizer of its author's own, {name!r}: pass it as featurizer=")
+        return custom
+    if kind not in FEATURIZERS or set(description) != {"type", "options"}:
+        raise ModelFileError(f"the model has a featurizer {kind!r}, which this version does not know")
+    return partial(FEATURIZERS[kind], **check_options(description["options"], kind))
+
+
+def check_options(options: Any, kind: str) -> dict[str, Any]:
+    """Return a featurizer's options if they are an activation's name, numbers or lists of them; raise an error if not.
+
+    Whether they suit the featurizer is left to itself.
+    """
+    if not isinstance(options, dict):
+        raise ModelFileError(f"the options of featurizer {kind!r} are {options!r}")
+    for name, value in options.items():
+        if name == "activation":
+            sound = isinstance(value, str) and value in ACTIVATIONS
+        elif isinstance(value, list):
+            sound = len(value) <= MOST_LAYERS and all(type(v) is int and 0 < v < 1 << 31 for v in value)
+        else:
+            sound = type(value) is int and 0 <= value < (MOST_LAYERS if name == "depth" else 1 << 31)
+        if not sound:
+            raise ModelFileError(f"featurizer {kind!r} has option {name}={value!r}")
+    return options
+
+
+def template(factory: Factory, input_shape: tuple[int, ...], dtype: Any) -> Any:
+    """Return a featurizer with the shapes of its arrays in place of the arrays."""
+    rows = jax.ShapeDtypeStruct((2, *input_shape), dtype)
+    try:
+        return eqx.filter_eval_shape(factory, jax.random.key(0), rows)
+    except Exception as error:  # whatever a factory raises when its options make no sense
+        raise ModelFileError(f"the featurizer cannot be built for inputs of shape {input_shape}: {error}") from error
+
+
+def named_arrays(module: Any) -> dict[str, Any]:
+    """Return the arrays of a featurizer, or the shapes in a template, by name: ``layers.0.weight`` and so on."""
+    leaves = jax.tree_util.tree_flatten_with_path(eqx.filter(module, is_array))[0]
+    return {jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in leaves}
+
+
+def is_array(leaf: Any) -> bool:
+    """Say whether a leaf is an array, or the shape of one in a template."""
+    return eqx.is_array(leaf) or isinstance(leaf, jax.ShapeDtypeStruct)
+
+
+def fill(module: Any, arrays: dict[str, np.ndarray]) -> Any:
+    """Return the featurizers that a template and their stacked arrays make, each array named and shaped as it asks."""
+    expected = named_arrays(module)
+    if set(arrays) != set(expected):
+        missing, extra = sorted(set(expected) - set(arrays)), sorted(set(arrays) - set(expected))
+        raise ModelFileError(f"the featurizer's arrays are not those described: missing {missing}, extra {extra}")
+    for name, leaf in expected.items():
+        if arrays[name].shape[1:] != leaf.shape or arrays[name].dtype != leaf.dtype:
+            raise ModelFileError(
+                f"array {name!r} has shape {arrays[name].shape[1:]} and type {arrays[name].dtype}, described are "
+                f"{leaf.shape} and {leaf.dtype}"
+            )
+    shapes, structure = eqx.partition(module, is_array)
+    filled = jax.tree.unflatten(jax.tree.structure(shapes), [jnp.asarray(arrays[name]) for name in expected])
+    return eqx.combine(filled, structure)
+
+
+def describe_loss(loss: losses.Loss) -> dict[str, Any]:
+    """Return the description of a loss."""
+    if type(loss).__name__ not in LOSSES or LOSSES[type(loss).__name__] is not type(loss):
+        return {"type": "custom", "name": type(loss).__name__}
+    return {"type": type(loss).__name__, "options": dict(vars(loss))}
+
+
+def loss_of(description: Any, custom: Any) -> losses.Loss:
+    """Return the loss that a description stands for; ``custom`` is the user's own."""
+    if not isinstance(description, dict) or not isinstance(description.get("type"), str):
+        raise ModelFileError(f"the loss is described by {description!r}")
+    kind = description["type"]
+    if kind == "custom":
+        if custom is None:
+            name = description.get("name")
+            raise ModelFileError(f"the model has a loss of its author's own, {name!r}: pass it as loss=")
+        return custom if isinstance(custom, losses.Loss) else losses.CustomLoss(custom)
+    if kind not in LOSSES or set(description) != {"type", "options"}:
+        raise ModelFileError(f"the model has a loss {kind!r}, which this version does not know")
+    options = description["options"]
+    if not isinstance(options, dict) or not all(v is None or type(v) in (int, float) for v in options.values()):
+        raise ModelFileError(f"loss {kind!r} has options {options!r}")
+    try:
+        return LOSSES[kind](**options)
+    except (TypeError, ValueError) as error:
+        raise ModelFileError(f"loss {kind!r} has options {options!r}: {error}") from error

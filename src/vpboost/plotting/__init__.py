@@ -1,0 +1,26 @@
+"""Pictures of fitted estimators, and a report of one page. Needs matplotlib: ``pip install 'vpboost[plots]'``.
+
+Each function takes a fitted estimator and returns the axes it drew on.
+"""
+
+from .figures import (
+    draw_history,
+    plot_diagnostics,
+    plot_input_gradients,
+    plot_partial_dependence,
+    plot_predictions,
+    plot_training,
+    plot_trust_region,
+)
+from .page import report
+
+__all__ = [
+    "draw_history",
+    "plot_diagnostics",
+    "plot_input_gradients",
+    "plot_partial_dependence",
+    "plot_predictions",
+    "plot_training",
+    "plot_trust_region",
+    "report",
+]

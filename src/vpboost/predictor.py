@@ -1,0 +1,210 @@
+"""Predictions of a saved model with NumPy alone, in double precision.
+
+This file stands on its own: copied beside a model file, it predicts where neither JAX nor vpboost is installed.
+
+    from predictor import Predictor
+    model = Predictor("model.vpboost")
+    model.predict(X)
+
+Arrays of the M learners are stacked along a first axis; inputs lie side by side, ``(1 or M, ..., n_rows)``: products
+serve all learners and rows at once.
+"""
+
+import hashlib
+import json
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+
+ACTIVATIONS = {
+    "tanh": np.tanh,
+    "relu": lambda x: np.maximum(x, 0),
+    "gelu": lambda x: 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))),
+    "silu": lambda x: x * np.exp(-np.logaddexp(0, -x)),
+    "softplus": lambda x: np.logaddexp(x, 0),
+    "sin": np.sin,
+}
+DTYPES = {"F32": "<f4", "F64": "<f8", "I64": "<i8", "BOOL": "?"}
+
+
+class Predictor:
+    """A saved model: ``predict``, and ``predict_proba`` of a classifier."""
+
+    def __init__(self, path):
+        self.content, self.arrays = read(path)
+        self.theta = {k.removeprefix("theta."): v for k, v in self.arrays.items() if k.startswith("theta.")}
+        self.best = self.content["best_iteration"]
+
+    def predict(self, X):
+        """Return predictions, one per row of X: an array, or a data frame where columns hold categories."""
+        if self.content["kind"] == "VPBoostClassifier":
+            return np.array(self.content["classes"])[self.predict_proba(X).argmax(axis=1)]
+        raw, target = self.raw(X), self.content["target"]
+        scale, shift = self.arrays["target.scale"], self.arrays["target.shift"]
+        values = scale * (np.exp(raw) if target["kind"] == "log" else raw) + shift
+        return values[:, 0] if self.content["single_output"] else values
+
+    def predict_proba(self, X):
+        """Return the probabilities of the classes."""
+        raw = self.raw(X)
+        logits = np.concatenate([np.zeros_like(raw), raw], axis=1) if raw.shape[1] == 1 else raw
+        odds = np.exp(logits - logits.max(axis=1, keepdims=True))
+        return odds / odds.sum(axis=1, keepdims=True)
+
+    def raw(self, X, rows_at_once=1024):
+        """Return what the ensemble predicts, before targets are scaled back or logits turned into probabilities."""
+        x = self.encode(X)
+        theta = {name: array[: self.best] for name, array in self.theta.items()}
+        constant, weights = self.arrays["constant"], self.arrays["weights"][: self.best]
+        parts = [x[i : i + rows_at_once] for i in range(0, max(len(x), 1), rows_at_once)]
+        return np.concatenate([ensemble(constant, weights, self.content["featurizer"], theta, x) for x in parts])
+
+    def encode(self, X):
+        """Return the inputs as the learners see them: scaled, with marks for missing values, categories as 0 and 1."""
+        encoder, arrays = self.content["encoder"], self.arrays
+        texts = {entry["column"]: entry["levels"] for entry in encoder["categories"]}
+        table = np.asarray(X, object if texts else float)
+        numbers = np.asarray(table[:, encoder["numeric"]] if texts else table, float)
+        known = np.isfinite(numbers)
+        scaled = np.where(arrays["encoder.constant"], 0, (numbers - arrays["encoder.mean"]) / arrays["encoder.scale"])
+        scaled = np.where(known, scaled, 0)
+        if numbers.ndim > 2:
+            return scaled
+        parts = [scaled, ~known[:, encoder["missing"]]]
+        for column, levels in texts.items():
+            names = np.array([level_name(value) for value in table[:, column]], object)
+            parts.append(names[:, None] == np.array(levels, object))
+        for i, extra in enumerate(encoder["extras"]):
+            own = {name: arrays[f"encoder.extra.{i}.{name}"] for name in ("knots", "mean", "scale")}
+            values = scaled[:, extra["column"]]
+            if extra["encoding"] == "quantile":
+                columns = spline(own["knots"], arrays[f"encoder.extra.{i}.coefficients"], values)[:, None]
+            else:
+                columns = steps(own["knots"], values)
+            parts.append(np.where(known[:, [extra["column"]]], (columns - own["mean"]) / own["scale"], 0))
+        return np.concatenate([np.asarray(part, float) for part in parts], axis=1)
+
+
+def read(path):
+    """Return the description and the arrays of a model file."""
+    with open(path, "rb") as file:
+        data = file.read()
+    begin = 8 + int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:begin])
+    content = json.loads(header.pop("__metadata__")["vpboost"])
+    digest = content.pop("checksum")
+    if hashlib.sha256(data.replace(digest.encode(), b"0" * 64, 1)).hexdigest() != digest:
+        raise ValueError(f"{path} is damaged: its checksum does not fit its content")
+    arrays = {}
+    for name, entry in header.items():
+        first, last = entry["data_offsets"]
+        arrays[name] = np.frombuffer(data[begin + first : begin + last], DTYPES[entry["dtype"]]).reshape(entry["shape"])
+        if arrays[name].dtype.kind == "f":
+            arrays[name] = arrays[name].astype(float)
+    return content, arrays
+
+
+def level_name(value):
+    """Return a category as text; None and NaN are one level."""
+    missing = value is None or str(value) in ("<NA>", "NaT") or value != value
+    return "<missing>" if missing else str(value)
+
+
+def spline(knots, coefficients, values):
+    """Return a piecewise cubic, its coefficients from the third power down; constant beyond the outer knots."""
+    inside = np.clip(values, knots[0], knots[-1])
+    piece = np.clip(np.searchsorted(knots, inside, side="right") - 1, 0, len(knots) - 2)
+    t = inside - knots[piece]
+    a, b, c, d = coefficients[:, piece]
+    return ((a * t + b) * t + c) * t + d
+
+
+def steps(knots, values):
+    """Return smooth steps that rise from 0 to 1 between neighbouring knots, one column each."""
+    t = np.clip((values[:, None] - knots[:-1]) / np.diff(knots), 0, 1)
+    return t**2 * (3 - 2 * t)
+
+
+def ensemble(constant, weights, description, theta, x):
+    """Return c₀ + Σ_m W_mᵀ z_m(x) for rows x."""
+    if not len(weights):
+        return np.tile(constant, (len(x), 1))
+    z = features(description, theta, np.moveaxis(x, 0, -1)[None])
+    return constant + np.tensordot(z, weights, axes=((0, 1), (0, 1)))
+
+
+def features(description, theta, x):
+    """Return the features of M stacked featurizers, ``(M, n, n_rows)``."""
+    if "featurizer" not in description:
+        return FEATURES[description["type"]](description["options"], theta, x)
+    inner = {name.removeprefix("featurizer."): array for name, array in theta.items()}
+    if description["type"] == "WithBias":
+        z = features(description["featurizer"], inner, x)
+        return np.concatenate([z, np.ones((len(z), 1, z.shape[-1]))], axis=1)
+    seen = theta["seen"]  # SomeColumns
+    if not seen.all():
+        x = seen[:, :, None] * x / np.sqrt(seen.mean(axis=1))[:, None, None]
+    return features(description["featurizer"], inner, x)
+
+
+def linear(theta, name, x):
+    """Return the outputs of M stacked linear layers."""
+    return theta[f"{name}.weight"] @ x + theta[f"{name}.bias"][..., None]
+
+
+def flat(x):
+    """Return inputs of any shape as vectors."""
+    return x.reshape(len(x), -1, x.shape[-1])
+
+
+def mlp(options, theta, x):
+    """Return the features of a fully connected network."""
+    z = flat(x)
+    for i in range(options["depth"] + 1):
+        z = ACTIVATIONS[options["activation"]](linear(theta, f"layers.{i}", z))
+    return z
+
+
+def resnet(options, theta, x):
+    """Return the features of a residual network."""
+    activation = ACTIVATIONS[options["activation"]]
+    z = activation(linear(theta, "opening", flat(x)))
+    for i in range(options["depth"]):
+        z = z + activation(linear(theta, f"blocks.{i}", z))
+    return z
+
+
+def convnet(options, theta, x):
+    """Return the features of blocks of convolution, max-pooling and activation."""
+    maps = np.moveaxis(x[:, None] if x.ndim == 4 else x, -1, 1)  # (1 or M, n_rows, channels, height, width)
+    for i, (pool, stride) in enumerate(zip(options["pools"], options["strides"], strict=True)):
+        kernel, bias = theta[f"convolutions.{i}.weight"], theta[f"convolutions.{i}.bias"]
+        windows = sliding_window_view(maps, kernel.shape[-2:], axis=(-2, -1))
+        windows = np.broadcast_to(windows, (len(kernel), *windows.shape[1:]))
+        maps = np.einsum("mrchwij,mocij->mrohw", windows, kernel, optimize=True) + bias[:, None]
+        pooled = sliding_window_view(maps, (pool, pool), axis=(-2, -1)).max(axis=(-2, -1))
+        maps = ACTIVATIONS[options["activation"]](pooled[..., ::stride, ::stride])
+    return np.moveaxis(maps.reshape(*maps.shape[:2], -1), 1, -1)
+
+
+def rbf(options, theta, x):
+    """Return Gaussian bumps."""
+    points = flat(x)[:, None]  # one axis for the bumps
+    distance = (points - theta["centres"][..., None]) * np.exp(-theta["log_widths"])[..., None]
+    return np.exp(-0.5 * np.sum(distance**2, axis=-2))
+
+
+def fourier(options, theta, x):
+    """Return waves."""
+    return np.cos(theta["frequencies"] @ flat(x) + theta["phases"][..., None])
+
+
+def bspline(options, theta, x):
+    """Return cubic B-splines along directions."""
+    ridge = theta["directions"] @ flat(x) + theta["offsets"][..., None]
+    t = np.abs(ridge[:, :, None] - np.arange(options["n_knots"])[:, None])
+    splines = (np.maximum(2 - t, 0) ** 3 - 4 * np.maximum(1 - t, 0) ** 3) / 6
+    return splines.reshape(len(ridge), -1, ridge.shape[-1])
+
+
+FEATURES = {"MLP": mlp, "ResNet": resnet, "ConvNet": convnet, "RBF": rbf, "Fourier": fourier, "BSpline": bspline}

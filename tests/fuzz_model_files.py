@@ -1,0 +1,243 @@
+"""Mutate model files and load them: each must give the very same model, or a ModelFileError that says why not.
+
+    python tests/fuzz_model_files.py --count 10000
+
+Half of the mutants get a fresh checksum, so that what lies behind it is reached; such a file may also load as another
+sound model. A load that takes longer than five seconds, needs a gigabyte more memory, or raises anything else fails.
+"""
+
+import argparse
+import hashlib
+import json
+import random
+import resource
+import signal
+import struct
+import sys
+import tempfile
+import warnings
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+
+from vpboost import ModelFileError, VPBoostClassifier, VPBoostRegressor
+from vpboost.files.container import NO_DIGEST
+from vpboost.files.model import from_bytes
+
+ABSURD = (
+    0,
+    -1,
+    1,
+    2,
+    7,
+    255,
+    2**31 - 1,
+    2**31,
+    2**48,
+    2**63,
+    2**64 - 1,
+    10**30,
+    1e308,
+    0.5,
+    True,
+    None,
+    "",
+    "x",
+    [],
+    {},
+)
+HOSTILE = (
+    b"[" * 100_000,
+    b'{"a":' * 50_000,
+    b'{"__metadata__":{"vpboost":"{}"}}',
+    b'{"__metadata__":{"vpboost":"[1]"}}',
+    b'{"a":1,"a":2}',
+    b"9" * 10_000,
+    b'{"x":NaN}',
+    b"\xff\xfe\x00",
+    b'"\\ud800"',
+    b"null",
+)
+
+
+def samples():
+    """Small models of several kinds, as bytes, each with what it predicts."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3))
+    X[::7, 1] = np.nan
+    quick = {"n_estimators": 2, "max_steps": 2, "width": 3}
+    models = [
+        VPBoostRegressor(**quick, encoding="spline", max_features=0.5).fit(X, X[:, 0]),
+        VPBoostRegressor(**quick, featurizer="rbf", encoding="quantile").fit(X, np.stack([X[:, 0], X[:, 2]], axis=1)),
+        VPBoostClassifier(**quick, featurizer="resnet", depth=1).fit(X, np.array(["a", "b", "c"])[np.arange(60) % 3]),
+        VPBoostClassifier(n_estimators=2, max_steps=2, featurizer="convnet").fit(
+            rng.normal(size=(30, 18, 18)), np.arange(30) % 2
+        ),
+    ]
+    inputs = [X, X, X, rng.normal(size=(40, 18, 18))]
+    with tempfile.TemporaryDirectory() as folder:
+        for i, (model, x) in enumerate(zip(models, inputs, strict=True)):
+            model.save_model(f"{folder}/{i}")
+            yield Path(f"{folder}/{i}").read_bytes(), x, model.predict(x)
+
+
+def sealed(data):
+    """The same bytes with a fresh checksum where the old one stands."""
+    begin = data.find(b'checksum\\":\\"')
+    if begin < 0:
+        return data
+    begin += len(b'checksum\\":\\"')
+    blank = data[:begin] + NO_DIGEST.encode() + data[begin + 64 :]
+    return data[:begin] + hashlib.sha256(blank).hexdigest().encode() + data[begin + 64 :]
+
+
+def with_header(data, header):
+    """The file with another header, its length set right."""
+    (length,) = struct.unpack("<Q", data[:8])
+    return struct.pack("<Q", len(header)) + header + data[8 + length :]
+
+
+def flip_bits(rng, data):
+    changed = bytearray(data)
+    for _ in range(rng.choice((1, 1, 1, 2, 8, 64))):
+        changed[rng.randrange(len(changed))] ^= 1 << rng.randrange(8)
+    return bytes(changed)
+
+
+def cut(rng, data):
+    return data[: rng.randrange(len(data))]
+
+
+def pad(rng, data):
+    place = rng.choice((len(data), rng.randrange(len(data))))
+    return data[:place] + bytes(rng.randrange(256) for _ in range(rng.choice((1, 8, 1000)))) + data[place:]
+
+
+def absurd_length(rng, data):
+    return struct.pack("<Q", rng.choice((0, 1, 7, 2**20, 2**31, 2**40, 2**63, 2**64 - 1, len(data)))) + data[8:]
+
+
+def hostile_json(rng, data):
+    return with_header(data, rng.choice(HOSTILE))
+
+
+def hostile_description(rng, data):
+    header = json.dumps({"__metadata__": {"vpboost": rng.choice(HOSTILE).decode("latin-1")}}).encode()
+    return with_header(data, header)
+
+
+def places(value):
+    """Every (container, key) within a JSON value."""
+    items = (
+        list(value.items()) if isinstance(value, dict) else list(enumerate(value)) if isinstance(value, list) else []
+    )
+    return [(value, key) for key, _ in items] + [place for _, inner in items for place in places(inner)]
+
+
+def edit(rng, value):
+    """Change, drop or swap something inside a JSON object."""
+    for _ in range(rng.choice((1, 1, 2, 4))):
+        found = places(value)
+        if not found:
+            return
+        container, key = rng.choice(found)
+        act = rng.randrange(4)
+        if act == 0:
+            container[key] = rng.choice(ABSURD)
+        elif act == 1:
+            del container[key]
+        elif act == 2:
+            other, other_key = rng.choice(found)
+            container[key] = json.loads(
+                json.dumps(other.get(other_key) if isinstance(other, dict) else other[other_key])
+            )
+        elif isinstance(container, dict):
+            container[str(rng.choice(ABSURD))] = container[key]
+
+
+def edited_header(rng, data):
+    (length,) = struct.unpack("<Q", data[:8])
+    header = json.loads(data[8 : 8 + length])
+    edit(rng, header)
+    return with_header(data, json.dumps(header, separators=(",", ":")).encode())
+
+
+def edited_description(rng, data):
+    (length,) = struct.unpack("<Q", data[:8])
+    header = json.loads(data[8 : 8 + length])
+    content = json.loads(header["__metadata__"]["vpboost"])
+    digest = content.pop("checksum")
+    edit(rng, content)
+    content = {"checksum": digest, **content} if isinstance(content, dict) else content
+    header["__metadata__"]["vpboost"] = json.dumps(content, separators=(",", ":"))
+    return with_header(data, json.dumps(header, separators=(",", ":")).encode())
+
+
+def bad_numbers(rng, data):
+    (length,) = struct.unpack("<Q", data[:8])
+    changed = bytearray(data)
+    place = 8 + length + 4 * rng.randrange((len(data) - 8 - length) // 4)
+    changed[place : place + 4] = struct.pack("<f", rng.choice((float("nan"), float("inf"), -1.0, 0.0, 1e38)))
+    return bytes(changed)
+
+
+def splice(rng, data, other):
+    here, there = rng.randrange(len(data)), rng.randrange(len(other))
+    return data[:here] + other[there:]
+
+
+MUTATIONS = (
+    *(flip_bits, cut, pad, absurd_length, hostile_json, hostile_description),
+    *(edited_header, edited_description, edited_description, bad_numbers),
+)
+
+
+def too_slow(*_):
+    raise AssertionError("loading takes too long")
+
+
+def fuzz(count, seed):
+    """Load so many mutants; return how many ended how."""
+    rng, sound, outcomes = random.Random(seed), list(samples()), Counter()
+    signal.signal(signal.SIGALRM, too_slow)
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for i in range(count):
+        data, x, expected = rng.choice(sound)
+        mutation = rng.choice((*MUTATIONS, splice))
+        mutant = splice(rng, data, rng.choice(sound)[0]) if mutation is splice else mutation(rng, data)
+        resealed = rng.random() < 0.5
+        mutant = sealed(mutant) if resealed else mutant
+        signal.alarm(5)
+        try:
+            model = from_bytes(mutant, f"mutant {i}")
+            with np.errstate(all="ignore"):  # sound numbers may still be huge
+                predicted = model.predict(x) if x.shape[1:] == shape_of(model) else None
+            if not resealed or mutant == data:
+                assert predicted is not None
+                assert np.array_equal(predicted, expected), f"mutant {i} by {mutation.__name__} predicts otherwise"
+            outcomes["loaded"] += 1
+        except ModelFileError:
+            outcomes["refused"] += 1
+        except Exception as error:
+            raise AssertionError(f"mutant {i} by {mutation.__name__}, resealed: {resealed}: {error!r}") from error
+        finally:
+            signal.alarm(0)
+        outcomes[mutation.__name__] += 1
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory
+    assert grown < 1 << 20, f"memory grew by {grown} KiB"
+    return outcomes
+
+
+def shape_of(model):
+    """The shape of one row of a model's inputs."""
+    return (model.n_features_in_,) if len(model.input_encoder_.shape_) == 1 else model.input_encoder_.shape_
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    warnings.simplefilter("error")
+    print(dict(fuzz(options.count, options.seed)), file=sys.stdout)

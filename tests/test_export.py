@@ -1,0 +1,156 @@
+import json
+import subprocess
+import sys
+from functools import partial
+
+import jax.numpy as jnp
+import numpy as np
+import onnxruntime
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vpboost import MLP, ConvNet, VPBoostClassifier, VPBoostRegressor, losses
+from vpboost.export import to_numpy, to_onnx
+from vpboost.predictor import ACTIVATIONS, Predictor
+
+QUICK = {"n_estimators": 4, "max_steps": 5}
+LOSSES = ["squared_error", "pseudo_huber", "quantile", "poisson", "gamma", "tweedie"]
+
+
+def table(n=90, seed=0):
+    X = np.random.default_rng(seed).normal(size=(n, 3)) * [1, 1e-3, 1e4] + [0, 5, 3e5]
+    X[::9, 1] = np.nan
+    return X
+
+
+def run_onnx(path, inputs):
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    return dict(zip([o.name for o in session.get_outputs()], session.run(None, inputs), strict=True))
+
+
+def close(found, expected, tolerance=1e-5):
+    scale = np.abs(expected).max() + 1e-12
+    np.testing.assert_allclose(found / scale, expected / scale, atol=tolerance)
+
+
+def compare(model, X, folder, dtype="float32", inputs=None):
+    """ONNX and NumPy against the estimator itself, on the same inputs."""
+    inputs = {"X": X.astype(dtype)} if inputs is None else inputs
+    seen = X.astype(dtype).astype(float) if isinstance(X, np.ndarray) else X
+    found = run_onnx(to_onnx(model, folder / "model.onnx", dtype), inputs)
+    to_numpy(model, folder)
+    plain = Predictor(folder / "model.vpboost")
+    tolerance = 1e-5 if dtype == "float32" or model.dtype == "float32" else 1e-10
+    if hasattr(model, "classes_"):
+        close(found["probabilities"], model.predict_proba(seen), tolerance)
+        close(plain.predict_proba(seen), model.predict_proba(seen), tolerance)
+        np.testing.assert_array_equal(found["label"], model.predict(seen))
+        np.testing.assert_array_equal(plain.predict(seen), model.predict(seen))
+    else:
+        assert found["prediction"].shape == model.predict(seen).shape
+        close(found["prediction"], model.predict(seen), tolerance)
+        close(plain.predict(seen), model.predict(seen), tolerance)
+
+
+@settings(max_examples=12)
+@given(
+    featurizer=st.sampled_from(["mlp", "resnet", "rbf", "fourier", "bspline"]),
+    loss=st.sampled_from(LOSSES),
+    encoding=st.sampled_from(["plain", "quantile", "spline"]),
+    n_outputs=st.sampled_from([0, 1, 3]),
+    max_features=st.sampled_from([None, 0.5]),
+    dtype=st.sampled_from(["float32", "float64"]),
+)
+def test_exported_regressors(tmp_path_factory, featurizer, loss, encoding, n_outputs, max_features, dtype):
+    y = np.random.default_rng(1).gamma(2.0, size=90 if n_outputs == 0 else (90, n_outputs))
+    options = {"featurizer": featurizer, "loss": loss, "encoding": encoding, "max_features": max_features}
+    model = VPBoostRegressor(**QUICK, **options, dtype=dtype).fit(table(), y)
+    compare(model, table(seed=3), tmp_path_factory.mktemp("export"), dtype)
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_exported_activations(tmp_path, activation):
+    model = VPBoostRegressor(**QUICK, activation=activation).fit(table(), table()[:, 0])
+    compare(model, table(seed=3), tmp_path)
+    compare(model, table(seed=3), tmp_path, "float64")
+
+
+@pytest.mark.parametrize("labels", [[0, 1], [3, 7, 11], ["no", "yes"], ["a", "b", "ç"], [False, True], [0.0, 2.0]])
+def test_exported_classifiers(tmp_path, labels):
+    y = np.array(labels)[np.arange(90) % len(labels)]
+    compare(VPBoostClassifier(**QUICK).fit(table(), y), table(seed=3), tmp_path)
+
+
+@pytest.mark.parametrize("shape", [(16, 17), (2, 15, 14)])
+@pytest.mark.parametrize("featurizer", ["convnet", "resnet"])
+def test_exported_image_models(tmp_path, shape, featurizer):
+    images = np.random.default_rng(0).normal(size=(40, *shape))
+    factory = partial(ConvNet, kernels=(3, 2), pools=(2, 2), channels=(2, 3), strides=(2, 1))
+    factory = factory if featurizer == "convnet" else featurizer
+    model = VPBoostClassifier(**QUICK, featurizer=factory).fit(images, np.arange(40) % 3)
+    compare(model, images, tmp_path)
+    if featurizer == "convnet":
+        with pytest.raises(ValueError, match="dtype='float64' is not for the ConvNet"):
+            to_onnx(model, tmp_path / "model.onnx", "float64")
+
+
+@pytest.mark.parametrize("columns", [["size", "colour", "on"], ["colour"]])
+def test_exported_models_of_categories(tmp_path, columns):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"size": rng.normal(size=60), "colour": ["red", "blue", None] * 20, "on": [1.0, 0.0] * 30})
+    model = VPBoostRegressor(**QUICK).fit(frame[columns], frame["size"] + frame["on"])
+    new = pd.DataFrame({"size": [0.5, np.nan, 0.1], "colour": ["green", "red", None], "on": [0.0, 1.0, 1.0]})[columns]
+    inputs = {"colour": new["colour"].fillna("<missing>").to_numpy(object)[:, None]}
+    if len(columns) > 1:
+        inputs["X"] = new[["size", "on"]].to_numpy("float32")
+    compare(model, new, tmp_path, inputs=inputs)
+
+
+def test_a_model_without_learners(tmp_path):
+    compare(VPBoostRegressor(**QUICK).fit(table(), np.full(90, 3.0)), table(), tmp_path)
+
+
+def test_the_numpy_predictor_needs_nothing_else(tmp_path):
+    """It runs in a process that has no site packages but NumPy's folder, with vpboost and JAX out of reach."""
+    model = VPBoostClassifier(**QUICK).fit(table(), np.arange(90) % 3)
+    to_numpy(model, tmp_path)
+    script = (
+        "import json, sys, numpy as np\n"
+        "for name in ('jax', 'vpboost', 'scipy', 'sklearn', 'safetensors'): sys.modules[name] = None\n"
+        "from predictor import Predictor\n"
+        "X = np.array(json.load(sys.stdin), float)\n"
+        "print(json.dumps(Predictor('model.vpboost').predict_proba(X).tolist()))\n"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=tmp_path,
+        input=json.dumps(np.where(np.isnan(table()), None, table()).tolist()),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert found.returncode == 0, found.stderr
+    close(np.array(json.loads(found.stdout)), model.predict_proba(table()))
+    damaged = bytearray((tmp_path / "model.vpboost").read_bytes())
+    damaged[-1] ^= 1
+    (tmp_path / "model.vpboost").write_bytes(damaged)
+    with pytest.raises(ValueError, match="is damaged"):
+        Predictor(tmp_path / "model.vpboost")
+
+
+def test_what_cannot_be_exported_is_refused(tmp_path):
+    own = VPBoostRegressor(**QUICK, featurizer=partial(MLP, activation=jnp.arctan)).fit(table(), table()[:, 0])
+    for export in (to_onnx, to_numpy):
+        with pytest.raises(TypeError, match="of your own cannot be exported"):
+            export(own, tmp_path / "model")
+        with pytest.raises(TypeError, match="needs a fitted VPBoostRegressor"):
+            export(VPBoostRegressor(), tmp_path / "model")
+    with pytest.raises(ValueError, match="dtype must be 'float32' or 'float64', got 'float16'"):
+        to_onnx(VPBoostRegressor(**QUICK).fit(table(), table()[:, 0]), tmp_path / "model", "float16")
+
+
+def test_losses_of_your_own_can_be_exported(tmp_path):
+    loss = losses.CustomLoss(lambda p, t: jnp.sum(jnp.log(jnp.cosh(p - t))), structure="diagonal")
+    compare(VPBoostRegressor(**QUICK, loss=loss).fit(table(), table()[:, 0]), table(), tmp_path)

@@ -1,0 +1,299 @@
+import hashlib
+import json
+import os
+import struct
+import warnings
+from functools import partial
+from pathlib import Path
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pandas as pd
+import pytest
+import safetensors.numpy
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fuzz_model_files
+import vpboost
+from vpboost import MLP, ModelFileError, VPBoostClassifier, VPBoostRegressor, load_model, losses
+from vpboost.files.container import pack, unpack, write_file
+from vpboost.files.model import from_bytes
+
+QUICK = {"n_estimators": 3, "max_steps": 4}
+GOLDEN = Path(__file__).parent / "golden"
+LOSSES = {
+    **{"squared_error": None, "pseudo_huber": losses.PseudoHuber(0.5), "quantile": losses.Quantile(0.9, 0.1)},
+    **{"poisson": "poisson", "gamma": "gamma", "tweedie": losses.Tweedie(1.3)},
+}
+
+
+def table(n=80, d=3, seed=0):
+    X = np.random.default_rng(seed).normal(size=(n, d))
+    X[::9, 1] = np.nan
+    return X
+
+
+def same(model, other, X):
+    """Every public result of the two estimators has the same bits."""
+    for name in ("predict", "predict_proba", "decision_function", "input_gradient"):
+        if hasattr(model, name):
+            np.testing.assert_array_equal(getattr(other, name)(X), getattr(model, name)(X))
+            np.testing.assert_array_equal(getattr(other, name)(X[:5]), getattr(model, name)(X[:5]))
+    np.testing.assert_array_equal(list(other.staged_predict(X)), list(model.staged_predict(X)))
+    for name in ("n_iter_", "best_iteration_", "evals_result_", "profile_", "seed_", "n_features_in_", "target_names_"):
+        np.testing.assert_equal(getattr(other, name), getattr(model, name))
+    for name, values in model.history_.items():
+        np.testing.assert_array_equal(other.history_[name], values)
+        assert other.history_[name].dtype == values.dtype
+    np.testing.assert_array_equal(other.feature_importances_, model.feature_importances_)
+    np.testing.assert_equal(other.best_score_, model.best_score_)
+
+
+def round_trip(model, path, **own):
+    model.save_model(path)
+    return load_model(path, **own)
+
+
+@settings(max_examples=8)
+@given(
+    featurizer=st.sampled_from(["mlp", "resnet", "rbf", "fourier", "bspline"]),
+    loss=st.sampled_from(list(LOSSES)),
+    encoding=st.sampled_from(["plain", "quantile", "spline"]),
+    n_outputs=st.sampled_from([0, 1, 3]),
+    max_features=st.sampled_from([None, 0.5]),
+    dtype=st.sampled_from(["float32", "float64"]),
+)
+def test_regressors_come_back_bit_for_bit(tmp_path_factory, featurizer, loss, encoding, n_outputs, max_features, dtype):
+    X, rng = table(), np.random.default_rng(1)
+    y = rng.gamma(2.0, size=80 if n_outputs == 0 else (80, n_outputs))
+    model = VPBoostRegressor(
+        **QUICK, featurizer=featurizer, loss=LOSSES[loss], encoding=encoding, max_features=max_features, dtype=dtype
+    ).fit(X, y)
+    again = round_trip(model, tmp_path_factory.mktemp("models") / "model", loss=None)
+    same(model, again, X)
+    assert type(again.loss_) is type(model.loss_)
+    assert vars(again.loss_) == vars(model.loss_)
+
+
+@pytest.mark.parametrize("labels", [[0, 1], [3, 7, 11], ["no", "yes"], ["a", "b", "ç"], [False, True], [0.0, 2.0]])
+@pytest.mark.parametrize("activation", ["relu", "sin"])
+def test_classifiers_come_back_bit_for_bit(tmp_path, labels, activation):
+    X = table()
+    y = np.array(labels)[np.arange(80) % len(labels)]
+    model = VPBoostClassifier(**QUICK, activation=activation, class_weight={labels[0]: 2.0, labels[1]: 1.0}).fit(X, y)
+    again = round_trip(model, tmp_path / "model")
+    same(model, again, X)
+    assert again.classes_.dtype == model.classes_.dtype
+    assert again.get_params() == model.get_params()
+
+
+def test_images_frames_and_models_without_learners(tmp_path):
+    rng = np.random.default_rng(0)
+    for shape in ((16, 16), (2, 14, 15)):
+        images = rng.normal(size=(40, *shape))
+        factory = partial(vpboost.ConvNet, kernels=(3, 2), pools=(2, 2), channels=(2, 3), strides=(2, 1))
+        model = VPBoostClassifier(**QUICK, featurizer=factory).fit(images, np.arange(40) % 3)
+        same(model, round_trip(model, tmp_path / "images"), images)
+    frame = pd.DataFrame(
+        {"size": rng.normal(size=60), "colour": (["red", "blue", None] * 20), "on": [True, False] * 30}
+    )
+    target = pd.Series(frame["size"].to_numpy() + frame["on"], name="price")
+    model = VPBoostRegressor(**QUICK).fit(frame, target)
+    again = round_trip(model, tmp_path / "frame")
+    same(model, again, frame)
+    assert list(again.feature_names_in_) == ["size", "colour", "on"]
+    assert again.target_names_ == ["price"]
+    with pytest.raises(ValueError, match="data frame"):
+        again.predict(np.zeros((2, 3)))
+    constant = VPBoostRegressor(**QUICK).fit(table(), np.ones(80))
+    assert constant.best_iteration_ == 0
+    same(constant, round_trip(constant, tmp_path / "constant"), table())
+
+
+def test_a_loaded_model_can_be_fitted_further(tmp_path):
+    X = table(200)
+    y = np.sin(X[:, 0])
+    options = {**QUICK, "encoding": "plain", "inherit": 0.5, "early_stopping_rounds": None, "warm_start": True}
+    model = VPBoostRegressor(**options).fit(X, y)
+    again = round_trip(model, tmp_path / "model")
+    more, longer = again.set_params(n_estimators=6).fit(X, y), model.set_params(n_estimators=6).fit(X, y)
+    np.testing.assert_array_equal(more.predict(X), longer.predict(X))
+
+
+class Sines(eqx.Module):
+    frequency: jax.Array
+
+    def __init__(self, key, rows):
+        self.frequency = jax.random.normal(key, (8, rows.shape[1]))
+
+    def __call__(self, x):
+        return jnp.sin(self.frequency @ x)
+
+
+def log_cosh(prediction, target):
+    return jnp.sum(jnp.log(jnp.cosh(prediction - target)))
+
+
+def test_what_the_user_wrote_must_be_passed_in(tmp_path):
+    X = table()
+    model = VPBoostRegressor(**QUICK, featurizer=Sines, loss=log_cosh).fit(X, X[:, 0])
+    model.save_model(tmp_path / "model")
+    with pytest.raises(ModelFileError, match="loss of its author's own, 'CustomLoss': pass it as loss="):
+        load_model(tmp_path / "model", featurizer=Sines)
+    with pytest.raises(ModelFileError, match="featurizer of its author's own, 'Sines': pass it as featurizer="):
+        load_model(tmp_path / "model", loss=log_cosh)
+    again = load_model(tmp_path / "model", featurizer=Sines, loss=log_cosh)
+    same(model, again, X)
+    assert again.get_params() == model.get_params()
+    with pytest.raises(ModelFileError, match=r"not those described: missing.*layers\.0\.bias"):
+        load_model(tmp_path / "model", featurizer=MLP, loss=log_cosh)
+    bent = VPBoostRegressor(**QUICK, featurizer=partial(MLP, activation=jnp.arctan)).fit(X, X[:, 0])
+    bent.save_model(tmp_path / "bent")
+    with pytest.raises(ModelFileError, match="author's own, 'MLP'"):
+        load_model(tmp_path / "bent")
+    same(bent, load_model(tmp_path / "bent", featurizer=partial(MLP, activation=jnp.arctan)), X)
+
+
+def test_parameters_that_cannot_be_stored_are_named(tmp_path):
+    X = table()
+    model = VPBoostRegressor(**QUICK, optimizer=optax.adam(0.01), random_state=np.random.RandomState(0)).fit(X, X[:, 0])
+    with pytest.warns(UserWarning, match="does not hold the parameter.s. optimizer, random_state, which are objects"):
+        model.save_model(tmp_path / "model")
+    again = load_model(tmp_path / "model")
+    assert again.optimizer == "adam"
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    with pytest.raises(TypeError, match="fitted VPBoostRegressor or VPBoostClassifier, got dict"):
+        vpboost.files.model.save_model({}, tmp_path / "model")
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    path = tmp_path_factory.mktemp("saved") / "model"
+    VPBoostRegressor(**QUICK, encoding="quantile").fit(table(), table()[:, 0]).save_model(path)
+    return path.read_bytes()
+
+
+def resaved(data, change):
+    """The file again, with its description and arrays changed by a function, and a right checksum."""
+    content, arrays = unpack(data, "model")
+    change(content, arrays)
+    return pack(content, arrays)
+
+
+def drop(name):
+    return lambda content, arrays: (content.pop(name, None), arrays.pop(name, None))
+
+
+def put(name, value):
+    return lambda content, arrays: content.update({name: value})
+
+
+def put_array(name, value):
+    return lambda content, arrays: arrays.update({name: value})
+
+
+def spoil(name, value):
+    def change(content, arrays):
+        arrays[name].reshape(-1)[0] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (put("version", 2), "format version 2; this vpboost .* reads 1"),
+        (put("format", "vpboost checkpoint"), "is a 'vpboost checkpoint', not a 'vpboost model'"),
+        (drop("weights"), "has no array 'weights'"),
+        (drop("loss"), "does not say 'loss'"),
+        (put("hidden", 1), "entries that do not belong there: 'hidden'"),
+        (put_array("more", np.zeros(3)), "entries that do not belong there: 'more'"),
+        (put_array("theta.more", np.zeros(3, "f4")), "theta.*another number of learners|more"),
+        (put_array("constant", np.zeros(2, "f4")), r"'constant' of shape \(2,\), expected is \(1,\)"),
+        (spoil("weights", np.nan), "NaN or infinite numbers in array 'weights'"),
+        (spoil("theta.featurizer.featurizer.layers.0.weight", np.inf), "NaN or infinite numbers"),
+        (spoil("encoder.scale", 0.0), "scales that are not positive"),
+        (spoil("encoder.extra.0.knots", 1e9), "knots that do not rise"),
+        (put("best_iteration", 99), "best_iteration = 99, allowed are 0 to 3"),
+        (put("kind", "os.system"), "holds a 'os.system'"),
+        (put("loss", {"type": "eval", "options": {}}), "a loss 'eval', which this version does not know"),
+        (put("featurizer", {"type": "Sines", "options": {}}), "a featurizer 'Sines'"),
+        (put("dtype", "float64"), "is not in float64 throughout"),
+        (put("n_features_in", 4), "says otherwise how many columns"),
+        (put("feature_names", ["a"]), "feature_names that do not fit"),
+        (put("parameters", {"n_trees": 3}), "unknown parameters"),
+    ],
+)
+def test_unsound_files_are_refused_with_a_reason(saved, change, message):
+    with pytest.raises(ModelFileError, match=message):
+        from_bytes(resaved(saved, change), "model")
+
+
+def test_damaged_bytes_are_refused(saved, tmp_path):
+    (length,) = struct.unpack("<Q", saved[:8])
+    twice = saved[8 : 8 + length].rstrip().replace(b'"constant":', b'"constant":{},"constant":', 1)
+    for data, message in [
+        (b"", "0 bytes only"),
+        (saved[:-1], "checksum does not fit"),
+        (saved + b"\0", "checksum does not fit"),
+        (saved[:20], "cut short"),
+        (saved[:-5] + b"\x01" + saved[-4:], "checksum does not fit"),
+        (b"\xff" * 100, "cut short or not a vpboost file"),
+        (struct.pack("<Q", 2) + b"{}", "not written by vpboost"),
+        (fuzz_model_files.with_header(saved, twice), "a key occurs twice"),
+    ]:
+        with pytest.raises(ModelFileError, match=message):
+            from_bytes(data, "model")
+    with pytest.raises(ModelFileError, match=r"cannot read .*nothing: No such file"):
+        load_model(tmp_path / "nothing")
+    with pytest.raises(ModelFileError, match="cannot read"):
+        load_model(tmp_path)
+
+
+def test_the_format_is_safetensors(saved):
+    """Another reader of the format agrees; the checksum is that of the file with zeros in its place."""
+    content, arrays = unpack(saved, "model")
+    others = safetensors.numpy.load(saved)
+    assert set(others) == set(arrays)
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(others[name], array)
+    digest = json.loads(json.loads(saved[8 : 8 + struct.unpack("<Q", saved[:8])[0]])["__metadata__"]["vpboost"])[
+        "checksum"
+    ]
+    assert hashlib.sha256(saved.replace(digest.encode(), b"0" * 64)).hexdigest() == digest
+    assert pack(content, arrays) == saved, "the same model gives the same bytes"
+
+
+@pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.vpboost")), ids=lambda path: path.stem)
+def test_files_of_version_1_stay_readable(path):
+    """Written once by tests/golden/make.py; never to be written again."""
+    expected = json.loads(path.with_suffix(".json").read_text())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = load_model(path)
+    X = np.array(expected["X"])
+    np.testing.assert_allclose(model._from_raw(model._raw(X)), expected["predictions"], rtol=1e-5, atol=1e-6)
+
+
+def test_golden_files_are_there():
+    assert len(list(GOLDEN.glob("*.vpboost"))) >= 3
+
+
+def test_mutated_files():
+    """A short run of the fuzzer."""
+    outcomes = fuzz_model_files.fuzz(400, seed=1)
+    assert outcomes["refused"] > 200
+
+
+def test_writes_are_atomic(tmp_path, monkeypatch):
+    path = tmp_path / "model"
+    write_file(path, b"old")
+    monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        write_file(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert [p.name for p in tmp_path.iterdir()] == ["model"]
