@@ -17,35 +17,18 @@ import sys
 import tempfile
 import warnings
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from vpboost import ModelFileError, VPBoostClassifier, VPBoostRegressor
-from vpboost.files.container import NO_DIGEST
+from vpboost import ConvNet, ModelFileError, VPBoostClassifier, VPBoostRegressor
+from vpboost.files.container import NO_DIGEST, pack, unpack
 from vpboost.files.model import from_bytes
 
 ABSURD = (
-    0,
-    -1,
-    1,
-    2,
-    7,
-    255,
-    2**31 - 1,
-    2**31,
-    2**48,
-    2**63,
-    2**64 - 1,
-    10**30,
-    1e308,
-    0.5,
-    True,
-    None,
-    "",
-    "x",
-    [],
-    {},
+    *(0, -1, 1, 2, 7, 255, 2**31 - 1, 2**31, 2**48, 2**63, 2**64 - 1, 10**30, 1e308, 0.5, True, None, [], {}),
+    *("", "x", "(1,2", "f2", "|O", "<U999999999", "\x1b[31m", "MLP", "custom", "auto", "float64"),
 )
 HOSTILE = (
     b"[" * 100_000,
@@ -66,16 +49,19 @@ def samples():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 3))
     X[::7, 1] = np.nan
+    images = rng.normal(size=(40, 10, 9))
+    small_convnet = partial(ConvNet, kernels=(3, 2), pools=(2, 2), channels=(2, 3), strides=(2, 1))
     quick = {"n_estimators": 2, "max_steps": 2, "width": 3}
     models = [
         VPBoostRegressor(**quick, encoding="spline", max_features=0.5).fit(X, X[:, 0]),
         VPBoostRegressor(**quick, featurizer="rbf", encoding="quantile").fit(X, np.stack([X[:, 0], X[:, 2]], axis=1)),
         VPBoostClassifier(**quick, featurizer="resnet", depth=1).fit(X, np.array(["a", "b", "c"])[np.arange(60) % 3]),
-        VPBoostClassifier(n_estimators=2, max_steps=2, featurizer="convnet").fit(
-            rng.normal(size=(30, 18, 18)), np.arange(30) % 2
+        VPBoostClassifier(n_estimators=2, max_steps=2, featurizer=small_convnet).fit(
+            images, images.mean(axis=(1, 2)) > 0
         ),
     ]
-    inputs = [X, X, X, rng.normal(size=(40, 18, 18))]
+    assert all(model.best_iteration_ > 0 for model in models)
+    inputs = [X, X, X, images]
     with tempfile.TemporaryDirectory() as folder:
         for i, (model, x) in enumerate(zip(models, inputs, strict=True)):
             model.save_model(f"{folder}/{i}")
@@ -182,6 +168,31 @@ def bad_numbers(rng, data):
     return bytes(changed)
 
 
+def rearranged(rng, data):
+    """Change the description and the arrays' shapes and numbers, and pack them again as a well-formed file."""
+    content, arrays = unpack(data, "model")
+    if rng.random() < 0.5:
+        edit(rng, content)
+    for _ in range(rng.choice((1, 2, 4))):
+        name = rng.choice(sorted(arrays))
+        array, act = arrays[name], rng.randrange(6)
+        if act == 0:
+            arrays[name] = np.zeros(rng.choice(((), (0,), (0, 2**40), (1, 2**32, 0), (3, 0, 5), (2, 2))), array.dtype)
+        elif act == 1:
+            arrays[name] = array.reshape(-1)
+        elif act == 2:
+            with np.errstate(all="ignore"):
+                arrays[name] = array.astype(rng.choice(("f4", "f8", "i8", "?")))
+        elif act == 3:
+            arrays[name] = np.concatenate([array.reshape(-1)] * 2)
+        elif act == 4 and array.size:
+            arrays[name] = array.copy()
+            arrays[name].reshape(-1)[rng.randrange(array.size)] = rng.choice((0, 1, -1, 1e30 if array.dtype.kind == "f" else 9))
+        else:
+            arrays[str(rng.choice(ABSURD))] = arrays.pop(name)
+    return pack(content, arrays)
+
+
 def splice(rng, data, other):
     here, there = rng.randrange(len(data)), rng.randrange(len(other))
     return data[:here] + other[there:]
@@ -189,12 +200,16 @@ def splice(rng, data, other):
 
 MUTATIONS = (
     *(flip_bits, cut, pad, absurd_length, hostile_json, hostile_description),
-    *(edited_header, edited_description, edited_description, bad_numbers),
+    *(edited_header, edited_description, edited_description, bad_numbers, rearranged, rearranged),
 )
 
 
+class TooSlow(BaseException):
+    """Loading takes too long. No Exception, so that nothing catches it on the way."""
+
+
 def too_slow(*_):
-    raise AssertionError("loading takes too long")
+    raise TooSlow
 
 
 def fuzz(count, seed):
@@ -206,7 +221,7 @@ def fuzz(count, seed):
         data, x, expected = rng.choice(sound)
         mutation = rng.choice((*MUTATIONS, splice))
         mutant = splice(rng, data, rng.choice(sound)[0]) if mutation is splice else mutation(rng, data)
-        resealed = rng.random() < 0.5
+        resealed = mutation is rearranged or rng.random() < 0.5
         mutant = sealed(mutant) if resealed else mutant
         signal.alarm(5)
         try:
@@ -221,6 +236,8 @@ def fuzz(count, seed):
             outcomes["refused"] += 1
         except Exception as error:
             raise AssertionError(f"mutant {i} by {mutation.__name__}, resealed: {resealed}: {error!r}") from error
+        except TooSlow:
+            raise AssertionError(f"mutant {i} by {mutation.__name__} takes too long") from None
         finally:
             signal.alarm(0)
         outcomes[mutation.__name__] += 1

@@ -27,7 +27,7 @@ checkpoint, model = (os.path.join(folder, name) for name in ("checkpoint", "mode
 vpboost.cache_compilation(os.path.join(folder, "..", "cache"))
 X = np.random.default_rng(0).normal(size=(400, 3))
 y = np.sin(2 * X[:, 0]) * X[:, 1]
-options = dict(n_estimators=40, max_steps=20, width=6, encoding="plain", inherit=0.5, early_stopping_rounds=15)
+options = dict(n_estimators=40, max_steps=20, width=6, early_stopping_rounds=15)
 if kind == "classifier":
     estimator, y = VPBoostClassifier(**options), np.digitize(y, [-0.2, 0.2])
 else:
@@ -92,6 +92,8 @@ def kill_saves(count, rng, folder):
     path, seen = folder / "saved", set()
     for _ in range(count):
         process = start(SAVE, str(path))
+        while not path.exists():
+            time.sleep(0.01)
         time.sleep(rng.uniform(0.05, 0.3))
         process.send_signal(signal.SIGKILL)
         process.wait()

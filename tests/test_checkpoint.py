@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from vpboost import VPBoostClassifier, VPBoostRegressor
-from vpboost.callbacks import Checkpoint
+from vpboost.callbacks import Checkpoint, EarlyStopping
 from vpboost.checkpoint import CheckpointError, read_facts
 from vpboost.files.container import pack, unpack
 from vpboost.losses import Quantile
@@ -36,7 +36,7 @@ def test_a_resumed_fit_ends_in_the_same_bits(tmp_path, kind, dtype):
     y = y if kind is VPBoostRegressor else np.where(y > 0.2, "high", np.where(y < -0.2, "low", "middle"))
     whole = kind(**QUICK, dtype=dtype).fit(X, y)
     crash(tmp_path / "fit", kind(**QUICK, dtype=dtype), X, y)
-    assert len(read_facts(tmp_path / "fit")["scores"]) == 6
+    assert len(read_facts(tmp_path / "fit").scores) == 6
     # whatever the race would choose, the checkpoint knows
     resumed = kind(**{**QUICK, "encoding": "auto"}, dtype=dtype).fit(X, y, resume_from=tmp_path / "fit")
     predict = "predict" if kind is VPBoostRegressor else "predict_proba"
@@ -99,7 +99,7 @@ def test_settings_and_timing(tmp_path):
     X, y = data()
     often = Checkpoint(tmp_path / "fit", every=1000, seconds=1e-9)
     VPBoostRegressor(**QUICK, callbacks=[often]).fit(X, y)
-    assert len(read_facts(tmp_path / "fit")["scores"]) == 9
+    assert len(read_facts(tmp_path / "fit").scores) == 9
 
 
 def test_a_fit_that_had_ended_stays_ended(tmp_path):
@@ -120,3 +120,62 @@ def test_settings_that_are_objects_count(tmp_path):
     with pytest.raises(CheckpointError, match="other settings"):
         VPBoostRegressor(**QUICK, loss=Quantile(0.5)).fit(X, y, resume_from=tmp_path / "fit")
     VPBoostRegressor(**QUICK, loss=Quantile(0.9)).fit(X, y, resume_from=tmp_path / "fit")
+
+
+def test_a_resumed_fit_remembers_the_race(tmp_path):
+    X, y = data()
+    options = {"n_estimators": 9, "max_steps": 5, "width": 3}
+    whole = VPBoostRegressor(**options).fit(X, y)
+    crash(tmp_path / "fit", VPBoostRegressor(**options), X, y)
+    resumed = VPBoostRegressor(**options).fit(X, y, resume_from=tmp_path / "fit")
+    assert resumed.race_ == whole.race_
+    assert len(whole.race_) == 5
+
+
+def test_early_stopping_as_a_callback_remembers_too(tmp_path):
+    X, _ = data()
+    y = np.random.default_rng(1).normal(size=250)
+    options = {**QUICK, "n_estimators": 60, "early_stopping_rounds": None, "learning_rate": 0.5}
+    parts = {"X_val": X[:60], "y_val": y[:60]}
+    whole = VPBoostRegressor(**options, callbacks=[EarlyStopping(5)]).fit(X[60:], y[60:], **parts)
+    model = VPBoostRegressor(**options, callbacks=[Checkpoint(tmp_path / "fit", every=1), Crash(whole.n_iter_ - 3)])
+    with pytest.raises(RuntimeError, match="power cut"):
+        model.fit(X[60:], y[60:], **parts)
+    resumed = VPBoostRegressor(**options, callbacks=[EarlyStopping(5)])
+    assert resumed.fit(X[60:], y[60:], **parts, resume_from=tmp_path / "fit").n_iter_ == whole.n_iter_ < 60
+
+
+def spoil(**changes):
+    return lambda content, arrays: content["facts"].update(changes)
+
+
+def shorten(name):
+    def change(content, arrays):
+        arrays[name] = arrays[name][:1]
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (spoil(seed="x"), "says seed"),
+        (spoil(profile=5), "says profile"),
+        (spoil(profile=["evil", 1, 2]), "encoding must be"),
+        (spoil(more=1), "do not belong there: 'more'"),
+        (lambda content, arrays: arrays.update(more=np.zeros(2)), "do not belong there: 'more'"),
+        (shorten("theta.featurizer.featurizer.layers.0.weight"), "for other learners"),
+        (shorten("scores"), "array 'scores' of shape"),
+        (shorten("weights"), "does not hold the learners that it accepted"),
+        (lambda content, arrays: arrays["weights"].fill(np.nan), "NaN or infinite"),
+    ],
+)
+def test_unsound_checkpoints_are_refused(tmp_path, change, message):
+    X, y = data()
+    path = tmp_path / "fit"
+    crash(path, VPBoostRegressor(**QUICK), X, y)
+    content, arrays = unpack(path.read_bytes(), "fit")
+    change(content, arrays)
+    path.write_bytes(pack(content, arrays))
+    with pytest.raises(CheckpointError, match=message):
+        VPBoostRegressor(**QUICK).fit(X, y, resume_from=path)

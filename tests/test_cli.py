@@ -1,5 +1,6 @@
 import io
 import json
+import re
 import subprocess
 import sys
 
@@ -9,6 +10,7 @@ import pytest
 
 from vpboost import load_model
 from vpboost.cli.main import main
+from vpboost.files.container import pack, unpack
 
 QUICK = [
     "--n-estimators",
@@ -143,37 +145,96 @@ def bad(folder, name, text):
     return path
 
 
+ROWS = "".join(f"{i},{i % 7}.5\n" for i in range(90))
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("", "is empty"),
+        ("\n\n", "is empty"),
         ("a,b,y\n", "has a header but no rows"),
         ("1,2,3\n4,5,6\n", "begins with numbers, not with the names of its columns; add a header line"),
         ("a,a,y\n1,2,3\n", "more than one column 'a'"),
-        ("a b y\n1 2 3\n", "no column 'y'; it has a b y; is the delimiter right"),
-        ("a,b,z\n1,2,3\n", "no column 'y'; it has a, b, z"),
+        ("a b y\n1 2 3\n", "no column 'y'; it has 'a b y'; is the delimiter right"),
+        ("a,b,z\n1,2,3\n", "no column 'y'; it has 'a', 'b', 'z'"),
         ("a,y\n1,2\n3,4,5\n6,7,8,9\n", "cannot be read as a table with delimiter ','.*line"),
+        ("a,y\n0,0.1,5.5\n1,0.2,6.5\n", "2 names in its header and 3 fields in its first row"),
         (
             "a,y\n1,2\n2,3\nabc,4\n5,6\n",
             "column 'a' holds numbers, but 1 of 4 values are not, the first 'abc' in row 3",
         ),
-        ("a;y\n1,5;2\nx;3\n2,5;1\n2;3\n1;3\n", "decimal commas \\('1,5'\\); give --decimal ,"),
+        ("a;y\n1,5;2\nx;3\n2,5;1\n2;3\n1;3\n", r"decimal commas \('1,5'\); give --decimal ,"),
         ("a,y\n1,2\n2,\n", "1 rows without a target, the first row 2.*--skip-missing-target"),
         ("y\n1\n2\n", "no columns left to learn from"),
         ("a,y\n,1\n,2\n", "column 'a' is empty; leave it out with --ignore a"),
+        ("a b,y\n,1\n,2\n", "leave it out with --ignore 'a b'"),
+        ("a,y\ninf,1\n2,2\n", "column 'a' has infinite values"),
+        (",a,y\n0,5,1\n1,6,2\n", "counts the rows; leave it out with --ignore 'Unnamed: 0'"),
         (b"a,y\n\xff\xfe,2\n", "not UTF-8"),
         (b"\x89PNG\x00\x00", "not a text file"),
         ("a,y\n" + "".join(f"id{i},{i}.5\n" for i in range(300)), "like an identifier; leave it out with --ignore a"),
-        ("a,y\n" + "".join(f"{i},x{i % 3}\n" for i in range(30)) + "1,\n", "without a target"),
+        (
+            "a,y\n" + ROWS + "3,1x.5\n",
+            "column 'y' holds numbers, but 1 of 91 values are not, the first '1x.5' in row 91",
+        ),
+        ("a,y\n" + "".join(f"{i},name{i}\n" for i in range(300)), "300 different texts; if they are classes"),
     ],
 )
 def test_bad_tables(tmp_path, capsys, text, message):
     path = bad(tmp_path, "table.csv", text)
     printed = fail(capsys, "train", path, "--target", "y", "-o", tmp_path / "model")
     assert not (tmp_path / "model").exists()
-    import re
-
     assert re.search(message, printed), printed
+
+
+def test_tables_as_people_write_them(tmp_path, capsys):
+    """Byte-order mark, CRLF, blank first line, spaces after the commas, delimiters inside quotes, a tab by name."""
+    text = "\ufeff\r\nsize, y\r\n" + "".join(f"{i}, {i % 7}.5\r\n" for i in range(60))
+    succeed(capsys, "train", bad(tmp_path, "a.csv", text), "--target", "y", "-o", tmp_path / "a", *QUICK)
+    assert "1 (size)" in succeed(capsys, "inspect", tmp_path / "a")
+    text = '"size, m2";"price, eur"\n' + "".join(f"{i};{i % 7}.5\n" for i in range(60))
+    succeed(capsys, "train", bad(tmp_path, "b.csv", text), "--target", "price, eur", "-o", tmp_path / "b", *QUICK)
+    text = "size\ty\n" + "".join(f"{i}\t{i % 7}.5\n" for i in range(60))
+    table = bad(tmp_path, "c.csv", text)
+    succeed(capsys, "train", table, "--target", "y", "-o", tmp_path / "c", *QUICK, "--delimiter", "\\t")
+    assert "takes one character" in fail(capsys, "train", table, "--target", "y", "--delimiter", "ab")
+
+
+def test_categories_keep_their_names(tmp_path, capsys):
+    """Whole numbers as categories, with and without missing ones beside them; true and false; numbers as text."""
+    rows = [f"{i % 3 + 1},{'True' if i % 2 else 'False'},{10 * (i % 3)}.5" for i in range(90)]
+    table = bad(tmp_path, "t.csv", "k,b,y\n" + "\n".join(rows) + "\n")
+    command = ["train", table, "--target", "y", "--categorical", "k", "-o", tmp_path / "m", *QUICK]
+    succeed(capsys, *command, "--set", "early_stopping_rounds=none")
+    whole = bad(tmp_path, "whole.csv", "k,b\n1,True\n2,False\n3,True\n")
+    holes = bad(tmp_path, "holes.csv", "k,b\n1,True\n2,False\n3,True\n,\n")
+    first = succeed(capsys, "predict", tmp_path / "m", whole).splitlines()
+    second = succeed(capsys, "predict", tmp_path / "m", holes).splitlines()
+    values = [float(line) for line in first[1:]]
+    np.testing.assert_allclose([float(line) for line in second[1:4]], values, rtol=1e-9)
+    assert values[0] < values[1] < values[2]
+    labels = bad(tmp_path, "l.csv", "a,y\n" + "".join(f"{i},{[1, 2, 'x'][i % 3]}\n" for i in range(90)))
+    succeed(capsys, "train", labels, "--target", "y", "-o", tmp_path / "l", *QUICK)
+    some = bad(tmp_path, "some.csv", "a,y\n1,1\n2,2\n")
+    assert "accuracy" in succeed(capsys, "evaluate", tmp_path / "l", some)
+    dates = pd.DataFrame({"day": pd.date_range("2020", periods=60), "y": np.arange(60.0)})
+    dates.to_parquet(tmp_path / "dates.parquet")
+    assert "holds dates; make numbers of them" in fail(capsys, "train", tmp_path / "dates.parquet", "--target", "y")
+
+
+def test_ctrl_c_keeps_the_model(folder, tmp_path, capsys, monkeypatch):
+    import vpboost.callbacks
+
+    def interrupt(self, progress):
+        if progress.record.stage == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(vpboost.callbacks.TimeBudget, "after_stage", interrupt)
+    options = ["--target", "price", "--ignore", "rent", "--ignore", "sold", "-o", tmp_path / "m", "--time-limit", "9"]
+    assert run("train", folder / "houses.csv", *options, *QUICK, "--n-estimators", "50") == 130
+    assert "interrupted after 4 stages; the model holds those" in capsys.readouterr().err
+    assert load_model(tmp_path / "m").n_iter_ == 4
 
 
 def test_bad_requests(folder, model, tmp_path, capsys):
@@ -193,7 +254,17 @@ def test_bad_requests(folder, model, tmp_path, capsys):
     assert "takes NAME=VALUE" in fail(capsys, "train", *houses, "--set", "n_trees", "-o", tmp_path / "m")
     assert "no folder" in fail(capsys, "train", *houses, "-o", tmp_path / "x" / "m")
     assert "learning_rate must be" in fail(capsys, "train", *houses, "--learning-rate", "7", "-o", tmp_path / "m")
-    assert "for classification" in fail(capsys, "train", *houses, "--class-weight", "balanced", "-o", tmp_path / "m")
+    assert "no such parameter" in fail(capsys, "train", *houses, "--class-weight", "balanced", "-o", tmp_path / "m")
+    assert "is given twice" in fail(capsys, "train", *houses, "--target", "price", "-o", tmp_path / "m")
+    assert "weights are numbers" in fail(capsys, "train", *houses, "--weight", "town", "-o", tmp_path / "m")
+    assert "seconds must be positive" in fail(capsys, "train", *houses, "--time-limit", "-3", "-o", tmp_path / "m")
+    assert "no folder" in fail(capsys, "train", *houses, "--report", tmp_path / "x" / "r.html", "-o", tmp_path / "m")
+    content, arrays = unpack(model.read_bytes(), "model")
+    for broken in ({"kind": None}, {"featurizer": "x"}, {"feature_names": ["\x1b[31m", 1, 2]}):
+        data = pack({**content, **broken}, arrays)
+        code = run("inspect", bad(tmp_path, "broken.vpboost", data))
+        assert code in (0, 1)
+        assert "\x1b" not in "".join(capsys.readouterr())
     assert "--probabilities is for classifiers" in fail(capsys, "predict", model, folder / "new.csv", "--probabilities")
     with pytest.raises(SystemExit) as usage:
         run("train", folder / "houses.csv")

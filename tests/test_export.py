@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from vpboost import MLP, ConvNet, VPBoostClassifier, VPBoostRegressor, losses
 from vpboost.export import to_numpy, to_onnx
+from vpboost.files.container import pack, unpack
 from vpboost.predictor import ACTIVATIONS, Predictor
 
 QUICK = {"n_estimators": 4, "max_steps": 5}
@@ -20,7 +21,7 @@ LOSSES = ["squared_error", "pseudo_huber", "quantile", "poisson", "gamma", "twee
 
 
 def table(n=90, seed=0):
-    X = np.random.default_rng(seed).normal(size=(n, 3)) * [1, 1e-3, 1e4] + [0, 5, 3e5]
+    X = np.random.default_rng(seed).normal(size=(n, 3)) * [1, 1e-3, 1e4] + [0, 0.5, 3e5]
     X[::9, 1] = np.nan
     return X
 
@@ -31,8 +32,7 @@ def run_onnx(path, inputs):
 
 
 def close(found, expected, tolerance=1e-5):
-    scale = np.abs(expected).max() + 1e-12
-    np.testing.assert_allclose(found / scale, expected / scale, atol=tolerance)
+    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance * np.std(expected))
 
 
 def compare(model, X, folder, dtype="float32", inputs=None):
@@ -106,6 +106,55 @@ def test_exported_models_of_categories(tmp_path, columns):
     if len(columns) > 1:
         inputs["X"] = new[["size", "on"]].to_numpy("float32")
     compare(model, new, tmp_path, inputs=inputs)
+
+
+@pytest.mark.parametrize("name", ["X", "prediction", "vpboost/constant_0", "cast_0"])
+def test_columns_may_have_any_name(tmp_path, name):
+    frame = pd.DataFrame({"size": np.arange(60.0), name: ["red", "blue"] * 30})
+    model = VPBoostRegressor(**QUICK).fit(frame, frame["size"] + (frame[name] == "red"))
+    path = to_onnx(model, tmp_path / "model.onnx")
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    other = next(i.name for i in session.get_inputs() if i.name != "X" or i.type == "tensor(string)")
+    inputs = {"X": frame[["size"]].to_numpy("float32"), other: frame[name].to_numpy(object)[:, None]}
+    close(session.run(None, inputs)[0], model.predict(frame))
+
+
+def test_single_precision_and_large_offsets(tmp_path):
+    X = 1.7e9 + 1000 * np.random.default_rng(0).normal(size=(90, 1))
+    model = VPBoostRegressor(**QUICK).fit(X, np.sin(X[:, 0] / 1000))
+    with pytest.warns(UserWarning, match="column 'column_0' varies little beside its mean.*use dtype='float64'"):
+        to_onnx(model, tmp_path / "model.onnx")
+    compare(model, X, tmp_path, "float64")
+
+
+def test_the_predictor_refuses_what_the_estimator_refuses(tmp_path):
+    frame = pd.DataFrame(
+        {"size": np.arange(60.0), "rooms": np.arange(60) % 4, "day": pd.date_range("2020", periods=60)}
+    )
+    frame["rooms"] = frame["rooms"].astype("category")
+    frame["day"] = frame["day"].dt.floor("20D")
+    model = VPBoostRegressor(**QUICK).fit(frame, frame["size"])
+    to_numpy(model, tmp_path)
+    plain = Predictor(tmp_path / "model.vpboost")
+    close(plain.predict(frame), model.predict(frame))
+    close(plain.predict(frame[["day", "size", "rooms"]]), model.predict(frame))
+    missing = pd.DataFrame({"size": pd.array([1, None, 3], "Int64"), "rooms": [1, None, 3], "day": frame["day"][:3]})
+    missing["day"] = missing["day"].astype("datetime64[s]")
+    missing["rooms"] = missing["rooms"].astype(object)
+    close(plain.predict(missing), model.predict(missing))
+    with pytest.raises(ValueError, match="X has no column 'day'"):
+        plain.predict(frame[["size", "rooms"]])
+    numbers = VPBoostRegressor(**QUICK).fit(table(), table()[:, 0])
+    to_numpy(numbers, tmp_path)
+    plain = Predictor(tmp_path / "model.vpboost")
+    with pytest.raises(ValueError, match=r"rows of shape \[3\], got \[1\]"):
+        plain.predict(np.zeros((2, 1)))
+    with pytest.raises(ValueError, match="infinite values"):
+        plain.predict(np.full((2, 3), np.inf))
+    content, arrays = unpack((tmp_path / "model.vpboost").read_bytes(), "model")
+    (tmp_path / "model.vpboost").write_bytes(pack({**content, "version": 2}, arrays))
+    with pytest.raises(ValueError, match="of version 2, not a model of version 1"):
+        Predictor(tmp_path / "model.vpboost")
 
 
 def test_a_model_without_learners(tmp_path):

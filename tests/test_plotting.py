@@ -102,3 +102,29 @@ def test_evaluate_against_scikit_learn(regressor, classifier, frame):
     assert found["accuracy"] == pytest.approx(classifier.score(X, labels))
     with pytest.raises(ValueError, match="'left', which is none of the model's classes"):
         evaluate(classifier, X, np.array(["left"] * 250))
+
+
+def test_names_of_any_kind(tmp_path):
+    rng = np.random.default_rng(0)
+    for columns in ([0, 1], ["a $%$", "b$_$"]):
+        frame = pd.DataFrame(rng.normal(size=(60, 2)), columns=columns)
+        model = VPBoostRegressor(**QUICK).fit(frame if columns[0] != 0 else frame.to_numpy(), frame[columns[0]])
+        assert plotting.report(
+            model, frame if columns[0] != 0 else frame.to_numpy(), frame[columns[0]], tmp_path / "r"
+        ).exists()
+    model = VPBoostRegressor(**QUICK).fit(frame.set_axis([0, 1], axis=1), frame.iloc[:, 0])
+    plotting.plot_partial_dependence(model, frame.set_axis([0, 1], axis=1), 1)
+    labels = pd.DataFrame({"y": np.where(frame.iloc[:, 0] > 0, "$x$", "$_$")})
+    classifier = VPBoostClassifier(**QUICK).fit(frame, labels["y"])
+    assert evaluate(classifier, frame, labels)["accuracy"] > 0.7
+    plotting.report(classifier, frame, labels["y"], tmp_path / "r")
+
+
+def test_the_line_marks_where_learners_were_cut_off(frame):
+    X, y = frame[["a", "b"]].to_numpy(), np.random.default_rng(1).normal(size=250)
+    options = {**QUICK, "n_estimators": 30, "learning_rate": 0.5}
+    cut = VPBoostRegressor(**options).fit(X, y)
+    text = [t.get_text() for t in plotting.plot_training(cut).get_legend().get_texts()]
+    assert text[-1] == f"kept: stage {np.argmin(cut.evals_result_['validation']) + 1}"
+    whole = VPBoostRegressor(**options, early_stopping_rounds=None).fit(X, y, X_val=X, y_val=y)
+    assert len(plotting.plot_training(whole).get_legend().get_texts()) == 2

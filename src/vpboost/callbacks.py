@@ -72,6 +72,8 @@ class TimeBudget:
     """Stop after the first stage that ends more than ``seconds`` after the fit's first stage began."""
 
     def __init__(self, seconds: float):
+        if not seconds > 0:
+            raise ValueError(f"seconds must be positive, got {seconds!r}")
         self.seconds = seconds
 
     def after_stage(self, progress: Progress) -> bool:

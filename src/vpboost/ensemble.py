@@ -37,7 +37,8 @@ class Ensemble(eqx.Module):
     def stack(cls, constant: Array, learners: Sequence[tuple[Any, Array]]) -> "Ensemble":
         """Build an ensemble from ``(featurizer, weights)`` pairs."""
         if not learners:
-            return cls(constant, None, jnp.zeros((0, 0, constant.shape[0]), constant.dtype))
+            with jax.enable_x64(constant.dtype == jnp.float64):
+                return cls(constant, None, jnp.zeros((0, 0, constant.shape[0]), constant.dtype))
         arrays = [eqx.filter(featurizer, eqx.is_array) for featurizer, _ in learners]
         structure = eqx.filter(learners[0][0], eqx.is_array, inverse=True)
         stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *arrays)

@@ -67,6 +67,7 @@ def evaluate(model: Any, X: Any, y: Any) -> dict[str, float]:
 
     y = np.asarray(y)
     if hasattr(model, "classes_"):
+        y = y.reshape(-1)
         unknown = ~np.isin(y, model.classes_)
         if unknown.any():
             other = y[unknown].tolist()[0]

@@ -62,18 +62,19 @@ class Predictor:
     def encode(self, X):
         """Return the inputs as the learners see them: scaled, with marks for missing values, categories as 0 and 1."""
         encoder, arrays = self.content["encoder"], self.arrays
-        texts = {entry["column"]: entry["levels"] for entry in encoder["categories"]}
-        table = np.asarray(X, object if texts else float)
-        numbers = np.asarray(table[:, encoder["numeric"]] if texts else table, float)
+        numbers, texts = self.columns(X)
+        if list(numbers.shape[1:]) != encoder["shape"]:
+            raise ValueError(f"X must have rows of shape {encoder['shape']}, got {list(numbers.shape[1:])}")
+        if np.isinf(numbers).any():
+            raise ValueError("X has infinite values; use NaN for missing ones")
         known = np.isfinite(numbers)
         scaled = np.where(arrays["encoder.constant"], 0, (numbers - arrays["encoder.mean"]) / arrays["encoder.scale"])
         scaled = np.where(known, scaled, 0)
         if numbers.ndim > 2:
             return scaled
         parts = [scaled, ~known[:, encoder["missing"]]]
-        for column, levels in texts.items():
-            names = np.array([level_name(value) for value in table[:, column]], object)
-            parts.append(names[:, None] == np.array(levels, object))
+        for names, category in zip(texts, encoder["categories"], strict=True):
+            parts.append(np.array(names, object)[:, None] == np.array(category["levels"], object))
         for i, extra in enumerate(encoder["extras"]):
             own = {name: arrays[f"encoder.extra.{i}.{name}"] for name in ("knots", "mean", "scale")}
             values = scaled[:, extra["column"]]
@@ -84,6 +85,27 @@ class Predictor:
             parts.append(np.where(known[:, [extra["column"]]], (columns - own["mean"]) / own["scale"], 0))
         return np.concatenate([np.asarray(part, float) for part in parts], axis=1)
 
+    def columns(self, X):
+        """Return the numeric inputs as one array, and the names of each categorical column's values."""
+        categories, names = self.content["encoder"]["categories"], self.content["feature_names"]
+        if not categories and not hasattr(X, "columns"):
+            return np.asarray(X, float), []
+        if hasattr(X, "columns"):
+            lacking = [name for name in names or [] if name not in list(X.columns)]
+            if lacking:
+                raise ValueError(f"X has no column {lacking[0]!r}")
+            table = [list(X[name]) for name in names or X.columns]
+        else:
+            table = [list(column) for column in np.asarray(X, object).T]
+        if len(table) != self.content["n_features_in"]:
+            raise ValueError(f"X must have {self.content['n_features_in']} columns, got {len(table)}")
+        numeric = [table[j] for j in self.content["encoder"]["numeric"]]
+        numbers = [[np.nan if is_missing(value) else float(value) for value in column] for column in numeric]
+        n_rows = len(table[0])
+        return np.array(numbers, float).reshape(-1, n_rows).T, [
+            [level_name(value) for value in table[category["column"]]] for category in categories
+        ]
+
 
 def read(path):
     """Return the description and the arrays of a model file."""
@@ -92,6 +114,10 @@ def read(path):
     begin = 8 + int.from_bytes(data[:8], "little")
     header = json.loads(data[8:begin])
     content = json.loads(header.pop("__metadata__")["vpboost"])
+    if (content.get("format"), content.get("version")) != ("vpboost model", 1):
+        raise ValueError(
+            f"{path} is a {content.get('format')!r} of version {content.get('version')!r}, not a model of version 1"
+        )
     digest = content.pop("checksum")
     if hashlib.sha256(data.replace(digest.encode(), b"0" * 64, 1)).hexdigest() != digest:
         raise ValueError(f"{path} is damaged: its checksum does not fit its content")
@@ -104,10 +130,21 @@ def read(path):
     return content, arrays
 
 
+def is_missing(value):
+    """Say whether a value is one of the ways to write that there is none."""
+    return value is None or str(value) in ("<NA>", "NaT") or value != value
+
+
 def level_name(value):
-    """Return a category as text; None and NaN are one level."""
-    missing = value is None or str(value) in ("<NA>", "NaT") or value != value
-    return "<missing>" if missing else str(value)
+    """Return a category as text, the same for 1 and 1.0 and for a date in any of its types; missing is a level too."""
+    if is_missing(value):
+        return "<missing>"
+    if isinstance(value, np.datetime64):
+        value = value.astype("datetime64[us]").item()
+    if hasattr(value, "isoformat"):
+        return value.isoformat()
+    whole = isinstance(value, float | np.floating) and float(value).is_integer()
+    return str(int(value)) if whole else str(value)
 
 
 def spline(knots, coefficients, values):

@@ -1,6 +1,7 @@
 """Commands and options. Nothing heavy is imported before a command runs, so that help comes at once."""
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -23,7 +24,7 @@ FLAGS: tuple[tuple[str, type, str], ...] = (
     ("early_stopping_rounds", int, "stages to wait for a better validation score (default 10)"),
     ("validation_fraction", float, "part of the rows set aside for validation (default 0.15)"),
     ("eval_metric", str, "rmse, mae, r2; log_loss, error, auc (default: the loss)"),
-    ("class_weight", str, "balanced: give every class the same weight"),
+    ("class_weight", str, "balanced, to give every class the same weight"),
     ("dtype", str, "float32 or float64 (default float32)"),
 )
 
@@ -44,6 +45,9 @@ class CommandError(Exception):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; return 0, 1 for an error the user can mend, 2 for wrong usage, 130 after Ctrl-C."""
     options = parser().parse_args(arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # names may have letters that the terminal has not
     try:
         options.run(options)
     except KeyboardInterrupt:
@@ -55,9 +59,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (CommandError, ValueError, TypeError, ImportError, OSError, MemoryError) as error:
         if options.traceback:
             raise
-        print(f"vpboost: {error or type(error).__name__}", file=sys.stderr)
+        print(f"vpboost: {printable(str(error) or type(error).__name__)}", file=sys.stderr)
+        return 1
+    except Exception as error:
+        if options.traceback:
+            raise
+        what = printable(f"{type(error).__name__}: {error}")
+        print(f"vpboost: something unforeseen: {what} (--traceback shows where)", file=sys.stderr)
         return 1
     return 0
+
+
+def printable(text: str) -> str:
+    """Return a text without characters that would command the terminal.
+
+    >>> printable("a" + chr(27) + "[31mb")
+    'a?[31mb'
+    """
+    return "".join(c if c.isprintable() or c == "\n" else "?" for c in text)
 
 
 def command(name: str) -> Callable[[argparse.Namespace], None]:
@@ -91,6 +110,8 @@ def parser() -> argparse.ArgumentParser:
         if "table" in tables:
             part.add_argument("--delimiter", help="what separates the fields of a CSV (default: found out)")
             part.add_argument("--decimal", default=".", help="decimal mark of a CSV (default: .)")
+            text = "what a CSV writes for a missing value, beside nothing (default: NA, NaN, null and the like)"
+            part.add_argument("--missing", action="append", metavar="TEXT", help=text)
         return part
 
     train(add("train", "Fit a model to a table", "train", "table"))

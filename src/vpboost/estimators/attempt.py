@@ -113,18 +113,19 @@ class Attempt:
             for name, value in self.model.get_params(deep=False).items()
             if name not in FREE_TO_CHANGE
         }
-        return {"profile": list(self.profile), "seed": seed, "data": data, "settings": settings}
+        race = [[list(profile), score if np.isfinite(score) else None] for profile, score in self.model.race_.items()]
+        return {"profile": list(self.profile), "race": race, "seed": seed, "data": data, "settings": settings}
 
     def restore(self, path: Any, seed: int) -> Boosted:
         """Return the state that a checkpoint of this very fit holds."""
         found, wanted = read_facts(path), self.facts(seed)
         for name in ("seed", "settings", "data"):
-            if found.get(name) != wanted[name]:
+            if getattr(found, name) != wanted[name]:
                 raise CheckpointError(f"{path} was written by a fit with other {name}; it cannot be resumed here")
         with jax.enable_x64(np.dtype(self.model.dtype) == np.float64):
             rows = jnp.asarray(evenly_spaced(self.train[0], SAMPLE_ROWS), self.model.dtype)
             boosted = read_checkpoint(path, example(self.factory(), True, rows))
-        self.scores = [float(score) for score in found["scores"]]
+        self.scores = found.scores
         return boosted
 
     @property

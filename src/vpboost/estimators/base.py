@@ -92,7 +92,7 @@ class BaseVPBoost(Settings):
             raise ValueError(f"X and y must have as many rows, got {n_rows(inputs)} and {len(target)}")
         weight = self._check_weight(sample_weight, y, n_rows(inputs), "sample_weight")
         facts = None if resume_from is None else read_facts(resume_from)
-        seed = self._seed(self.seed_ if going_on else None if facts is None else facts["seed"])
+        seed = self._seed(self.seed_ if going_on else None if facts is None else facts.seed)
         forget_programs_if_many()
         rows, weight, groups = canonical_rows(inputs, target, weight)
         untouched = len(rows) == n_rows(inputs) > MOST_SORTED
@@ -110,7 +110,8 @@ class BaseVPBoost(Settings):
         self.race_: dict[Profile, float] = {}
         self.seed_ = seed
         if facts is not None:
-            attempt = Attempt(self, Profile(*facts["profile"]), train, held_out)
+            self.race_ = facts.race
+            attempt = Attempt(self, facts.profile, train, held_out)
             return self._boost(attempt, seed, attempt.restore(resume_from, seed), recall=True)
         attempt, interrupted = self._choose_profile(train, groups, held_out, seed)
         if interrupted and attempt.boosted is not None:
@@ -154,8 +155,9 @@ class BaseVPBoost(Settings):
         stopping = self._early_stopping(attempt.held_out)
         watching = [c for c in (stopping, display) if c is not None] + list(self.callbacks or [])
         ended = False
-        if stopping is not None and recall:
-            ended = any([stopping.see(stage, score) for stage, score in enumerate(attempt.scores)])
+        if recall:
+            remembering = [callback for callback in watching if isinstance(callback, EarlyStopping)]
+            ended = any([c.see(stage, score) for c in remembering for stage, score in enumerate(attempt.scores)])
 
         def watch(progress: Progress) -> bool:
             return any([bool(callback.after_stage(progress)) for callback in watching])
@@ -226,6 +228,8 @@ class BaseVPBoost(Settings):
     def _seed(self, earlier: int | None) -> int:
         """Return the seed of a fit; one that goes on keeps its earlier seed unless ``random_state`` is a number."""
         if isinstance(self.random_state, int | np.integer):
+            if self.random_state < 0:
+                raise ValueError(f"random_state must not be negative, got {self.random_state!r}")
             return int(self.random_state)
         if earlier is not None:
             return earlier
@@ -291,8 +295,7 @@ class BaseVPBoost(Settings):
     # --- predictions --------------------------------------------------------------------------------------------------
 
     def _raw(self, X: Any) -> np.ndarray:
-        check_is_fitted(self)
-        inputs = self._check_inputs(X, reset=False)
+        inputs = self._known_inputs(X)
         if n_rows(inputs) > MANY_ROWS and not is_frame(inputs):
             transform = self.input_encoder_.transform
             parts = [self.ensemble_.predict(transform(part)) for part in chunks(inputs, MANY_ROWS)]
@@ -301,6 +304,14 @@ class BaseVPBoost(Settings):
         if len(encoded) <= FEW_ROWS and self._light is not None:
             return self._light.predict(encoded)
         return self.ensemble_.predict(encoded).astype(float)
+
+    def _known_inputs(self, X: Any) -> Any:
+        """Check inputs of a fitted estimator."""
+        check_is_fitted(self)
+        inputs, shape = self._check_inputs(X, reset=False), self.input_encoder_.shape_
+        if (inputs.ndim > 2 or len(shape) > 1) and inputs.shape[1:] != shape:
+            raise ValueError(f"X must hold images of shape {shape} as in training, got shape {inputs.shape[1:]}")
+        return inputs
 
     def __getstate__(self) -> Any:
         return {name: value for name, value in super().__getstate__().items() if name != "_light"}
@@ -311,14 +322,12 @@ class BaseVPBoost(Settings):
             self._light = LightEnsemble.of(self.ensemble_)
 
     def _staged_raw(self, X: Any) -> np.ndarray:
-        check_is_fitted(self)
-        encoded = self.input_encoder_.transform(self._check_inputs(X, reset=False))
+        encoded = self.input_encoder_.transform(self._known_inputs(X))
         return self.ensemble_.staged_predict(encoded)[1:].astype(float)
 
     def _raw_gradient(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Return raw predictions and their derivatives by the columns of X."""
-        check_is_fitted(self)
-        inputs = self._check_inputs(X, reset=False)
+        inputs = self._known_inputs(X)
         encoded = self.input_encoder_.transform(inputs)
         slopes = self.ensemble_.input_gradient(encoded).astype(float)
         gradient = self.input_encoder_.gradient(slopes, inputs, self.n_features_in_)

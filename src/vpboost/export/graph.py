@@ -35,7 +35,7 @@ class Graph:
 
     def constant(self, value: Any, dtype: str | None = None) -> str:
         """Return the name of a constant; by default of the learners' precision."""
-        name = f"constant_{len(self.constants)}"
+        name = f"vpboost/constant_{len(self.constants)}"
         if dtype == "string":
             texts = [text.encode() for text in value]
             self.constants.append(helper.make_tensor(name, TensorProto.STRING, [len(texts)], texts))
@@ -45,7 +45,7 @@ class Graph:
 
     def __call__(self, operator: str, *inputs: str, domain: str = "", **attributes: Any) -> str:
         """Add an operation."""
-        name = f"{operator.lower()}_{len(self.nodes)}"
+        name = f"vpboost/{operator.lower()}_{len(self.nodes)}"
         self.nodes.append(helper.make_node(operator, list(inputs), [name], domain=domain, **attributes))
         return name
 

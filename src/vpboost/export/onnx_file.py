@@ -1,5 +1,6 @@
 """A fitted estimator as an ONNX model, preprocessing included."""
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +35,10 @@ def to_onnx(model: Any, path: Any, dtype: str = "float32") -> Path:
     -----
     The model's input ``X`` has the numeric columns, shape (rows, columns), NaN for missing, or the images. Each
     categorical column is an input of its own, of text and shape (rows, 1), with "<missing>" for a missing value, under
-    its name in the training data. Outputs: ``prediction`` of a regressor, shaped as ``predict`` returns it; ``label``
-    and ``probabilities`` of a classifier.
+    its name in the training data ("category X" where that name is taken).
+
+    Outputs: ``prediction`` of a regressor, shaped as ``predict`` returns it; ``label`` and ``probabilities`` of a
+    classifier.
     """
     try:
         import onnx
@@ -49,6 +52,8 @@ def to_onnx(model: Any, path: Any, dtype: str = "float32") -> Path:
     description = describe_featurizer(model.ensemble_.featurizers)
     if dtype == "float64" and "ConvNet" in str(description):
         raise ValueError("dtype='float64' is not for the ConvNet featurizer: ONNX runtimes convolve in float32 only")
+    if dtype == "float32":
+        warn_of_offsets(model)
     graph = Graph(dtype)
     raw = raw_output(graph, model, encode(graph, model.input_encoder_, names_of_columns(model)), description)
     if hasattr(model, "classes_"):
@@ -60,6 +65,20 @@ def to_onnx(model: Any, path: Any, dtype: str = "float32") -> Path:
     onnx.checker.check_model(proto)
     write_file(path, proto.SerializeToString())
     return Path(path)
+
+
+def warn_of_offsets(model: Any) -> None:
+    """Warn of columns whose values single precision cannot tell apart well: 1.7e9 ± 1000, say."""
+    encoder = model.input_encoder_
+    far = np.abs(encoder.mean_) > 1e3 * np.asarray(encoder.scale_)
+    names = names_of_columns(model)
+    if len(encoder.shape_) == 1 and (far & ~encoder.constant_).any():
+        column = names[encoder.numeric_[int(np.flatnonzero(far & ~encoder.constant_)[0])]]
+        warnings.warn(
+            f"column {column!r} varies little beside its mean; float32 inputs blur it: use dtype='float64'",
+            UserWarning,
+            stacklevel=3,
+        )
 
 
 def names_of_columns(model: Any) -> list[str]:
@@ -87,7 +106,8 @@ def encode(graph: Any, encoder: InputEncoder, names: list[str]) -> str:
             marks = graph("Gather", unknown, graph.constant(encoder.missing_, "int64"), axis=1)
             parts.append(graph.cast(marks, graph.dtype))
     for column, levels in encoder.categories_:
-        text = graph.input(names[column], "string", ["rows", 1])
+        taken = names[column] in ("X", "prediction", "label", "probabilities") or names[column].startswith("vpboost/")
+        text = graph.input(f"category {names[column]}" if taken else names[column], "string", ["rows", 1])
         hot = graph("OneHotEncoder", text, domain="ai.onnx.ml", cats_strings=list(levels), zeros=1)
         parts.append(graph.cast(graph.reshape(hot, [-1, len(levels)]), graph.dtype))
     for extra in encoder.extras_:

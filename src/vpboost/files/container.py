@@ -2,29 +2,32 @@
 
 The file is a valid safetensors file whose only metadata entry, ``vpboost``, holds the JSON object; the object's first
 entry is the SHA-256 of the whole file with the digest itself read as zeros. Reading needs NumPy alone and allocates no
-more than a few times the size of the file, whatever the file claims about itself.
+more than the arrays twice and some 400 MB, whatever the file claims about itself.
 """
 
 import hashlib
 import json
 import math
 import os
+import stat
 import struct
+import threading
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from .._version import __version__
+
 #: The types that arrays may have, by safetensors' names.
 DTYPES: dict[str, np.dtype] = {
-    "F32": np.dtype("<f4"),
-    "F64": np.dtype("<f8"),
-    "I64": np.dtype("<i8"),
-    "BOOL": np.dtype("bool"),
+    **{"F16": np.dtype("<f2"), "F32": np.dtype("<f4"), "F64": np.dtype("<f8"), "BOOL": np.dtype("bool")},
+    **{f"I{8 * n}": np.dtype(f"<i{n}") for n in (1, 2, 4, 8)},
+    **{f"U{8 * n}": np.dtype(f"<u{n}") for n in (1, 2, 4, 8)},
 }
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
-#: Longest JSON part that is read: a table of 100,000 columns stays far below.
-MOST_HEADER_BYTES = 64 << 20
+#: Longest JSON part that is read: a table of 100,000 columns stays below.
+MOST_HEADER_BYTES = 16 << 20
 NO_DIGEST = "0" * 64
 
 
@@ -38,6 +41,10 @@ def pack(content: dict[str, Any], arrays: dict[str, np.ndarray]) -> bytes:
     chunks, begin = [], 0
     for name, array in sorted(arrays.items()):
         dtype = array.dtype.newbyteorder("<") if array.dtype.itemsize > 1 else array.dtype
+        if dtype not in NAMES:
+            raise TypeError(
+                f"array {name!r} is of type {array.dtype}, which a file cannot hold; use {', '.join(DTYPES)}"
+            )
         chunks.append(np.ascontiguousarray(array, dtype).tobytes())
         end = begin + len(chunks[-1])
         header[name] = {"dtype": NAMES[dtype], "shape": list(array.shape), "data_offsets": [begin, end]}
@@ -50,14 +57,10 @@ def pack(content: dict[str, Any], arrays: dict[str, np.ndarray]) -> bytes:
 
 def unpack(data: bytes, name: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Return the JSON object and the arrays of a file's bytes; ``name`` is what errors call the file."""
-    if len(data) < 8:
-        raise ModelFileError(f"{name} is not a vpboost file: it has {len(data)} bytes only")
-    (length,) = struct.unpack("<Q", data[:8])
-    if length > min(len(data) - 8, MOST_HEADER_BYTES):
-        raise ModelFileError(f"{name} is cut short or not a vpboost file: its header should have {length} bytes")
+    length = header_length(data[:8], len(data), name)
     header = parse(data[8 : 8 + length], f"the header of {name}")
     metadata = header.pop("__metadata__", None)
-    if not isinstance(metadata, dict) or not isinstance(metadata.get("vpboost"), str):
+    if not isinstance(metadata, dict) or set(metadata) != {"vpboost"} or not isinstance(metadata["vpboost"], str):
         raise ModelFileError(f"{name} was not written by vpboost: its header says nothing about a model")
     content = parse(metadata["vpboost"].encode("utf-8", "surrogatepass"), f"the description in {name}")
     check_digest(data, content.pop("checksum", None), name)
@@ -68,6 +71,16 @@ def unpack(data: bytes, name: str) -> tuple[dict[str, Any], dict[str, np.ndarray
     if begin != len(body):
         raise ModelFileError(f"{name} has {len(body) - begin} bytes that belong to no array")
     return content, arrays
+
+
+def header_length(begin: bytes, size: int, name: str) -> int:
+    """Return the length of a file's header, from its first eight bytes and its size."""
+    if size < 8:
+        raise ModelFileError(f"{name} is not a vpboost file: it has {size} bytes only")
+    (length,) = struct.unpack("<Q", begin)
+    if length > min(size - 8, MOST_HEADER_BYTES):
+        raise ModelFileError(f"{name} is cut short or not a vpboost file: its header should have {length} bytes")
+    return length
 
 
 def read_array(body: memoryview, entry: Any, begin: int, what: str) -> tuple[np.ndarray, int]:
@@ -96,6 +109,15 @@ def check_digest(data: bytes, digest: Any, name: str) -> None:
         raise ModelFileError(f"{name} is damaged: its checksum does not fit its content")
 
 
+def check_version(content: dict[str, Any], name: str, form: str, version: int) -> None:
+    """Take format and version out of a file's JSON; raise an error if they are others."""
+    found, number = content.pop("format", None), content.pop("version", None)
+    if found != form:
+        raise ModelFileError(f"{name} is a {found!r}, not a {form!r}")
+    if number != version or type(number) is not int:
+        raise ModelFileError(f"{name} is of format version {number!r}; this vpboost ({__version__}) reads {version}")
+
+
 def parse(text: bytes, what: str) -> dict[str, Any]:
     """Return a JSON object; no key twice, no NaN, no bad UTF-8, no nesting beyond Python's."""
 
@@ -108,8 +130,13 @@ def parse(text: bytes, what: str) -> dict[str, Any]:
     def refuse(constant: str) -> None:
         raise ValueError(f"{constant} is not JSON")
 
+    def finite(digits: str) -> float:
+        if not math.isfinite(float(digits)):
+            raise ValueError(f"{digits[:40]} is too large")
+        return float(digits)
+
     try:
-        value = json.loads(text.decode("utf-8"), object_pairs_hook=unique, parse_constant=refuse)
+        value = json.loads(text.decode("utf-8"), object_pairs_hook=unique, parse_constant=refuse, parse_float=finite)
     except (ValueError, RecursionError) as error:  # of which JSON and Unicode errors are
         raise ModelFileError(f"{what} is not valid JSON: {error}") from error
     if not isinstance(value, dict):
@@ -130,7 +157,7 @@ def is_counts(value: Any, most: int) -> bool:
 def write_file(path: Any, data: bytes) -> None:
     """Write a file so that, whatever happens, either the old content or the whole new one is there."""
     path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.part")
     try:
         with open(temporary, "wb") as file:
             file.write(data)
@@ -149,8 +176,21 @@ def write_file(path: Any, data: bytes) -> None:
 
 
 def read_file(path: Any) -> bytes:
-    """Return a file's bytes."""
+    """Return a file's bytes, if it is as long as it says: the rest of a file that lies is not even read."""
     try:
-        return Path(path).read_bytes()
+        with open(path, "rb") as file:
+            facts = os.fstat(file.fileno())
+            if not stat.S_ISREG(facts.st_mode):
+                raise ModelFileError(f"cannot read {path}: not a regular file")
+            begin = file.read(8)
+            begin += file.read(header_length(begin, facts.st_size, str(path)))
+            entries = parse(begin[8:], f"the header of {path}").values()
+            ends = [entry.get("data_offsets", [0, 0])[-1] for entry in entries if isinstance(entry, dict)]
+            expected = len(begin) + max((end for end in ends if isinstance(end, int)), default=0)
+            if facts.st_size != expected:
+                raise ModelFileError(f"{path} has {facts.st_size} bytes; by its header it should have {expected}")
+            return begin + file.read()
     except OSError as error:
         raise ModelFileError(f"cannot read {path}: {error.strerror or error}") from error
+    except (TypeError, IndexError) as error:
+        raise ModelFileError(f"the header of {path} does not describe arrays") from error

@@ -17,26 +17,21 @@ from .. import losses
 from ..featurizers import MLP, RBF, BSpline, ConvNet, Factory, Fourier, ResNet, SomeColumns, WithBias
 from ..featurizers.base import ACTIVATIONS, Activation
 from .container import ModelFileError
+from .reader import brief
 
-#: The options of each featurizer, read off a module (whose arrays may be stacked).
+#: The options of each featurizer but its activation, read off a module (whose arrays may be stacked).
 OPTIONS: dict[type, Callable[[Any], dict[str, Any]]] = {
     MLP: lambda m: {
         "width": m.layers[0].out_features,
         "depth": len(m.layers) - 1,
         "n_features": m.layers[-1].out_features,
-        "activation": m.activation.name,
     },
-    ResNet: lambda m: {
-        "width": m.opening.out_features,
-        "depth": len(m.blocks),
-        "activation": m.activation.name,
-    },
+    ResNet: lambda m: {"width": m.opening.out_features, "depth": len(m.blocks)},
     ConvNet: lambda m: {
         "kernels": [c.kernel_size[0] for c in m.convolutions],
         "pools": list(m.pools),
         "channels": [c.out_channels for c in m.convolutions],
         "strides": list(m.strides),
-        "activation": m.activation.name,
     },
     RBF: lambda m: {"n_features": m.centres.shape[-2]},
     Fourier: lambda m: {"n_features": m.frequencies.shape[-2]},
@@ -60,10 +55,30 @@ def describe_featurizer(module: Any) -> dict[str, Any]:
         return {"type": "WithBias", "featurizer": describe_featurizer(module.featurizer)}
     if type(module) is SomeColumns:
         return {"type": "SomeColumns", "featurizer": describe_featurizer(module.featurizer)}
-    known = type(module) in OPTIONS and isinstance(getattr(module, "activation", Activation("tanh")), Activation)
-    if not known:
-        return {"type": "custom", "name": type(module).__name__}
-    return {"type": type(module).__name__, "options": OPTIONS[type(module)](module)}
+    name = type(module).__name__
+    if type(module) not in OPTIONS:
+        return {"type": "custom", "name": name}
+    options, activation = OPTIONS[type(module)](module), getattr(module, "activation", None)
+    if activation is None:
+        return {"type": name, "options": options}
+    if isinstance(activation, Activation):
+        return {"type": name, "options": {**options, "activation": activation.name}}
+    known = ", ".join(f"{key}={value}" for key, value in options.items())
+    return {"type": "custom", "name": f"partial({name}, {known}, activation=...)"}
+
+
+def describe_factory(factory: Any) -> dict[str, Any] | None:
+    """Return the description of one of this library's factories with its options; None for any other."""
+    options = factory.keywords if isinstance(factory, partial) and not factory.args else {}
+    kind = factory.func if isinstance(factory, partial) else factory
+    name = getattr(kind, "__name__", None)
+    if name not in FEATURIZERS or FEATURIZERS[name] is not kind or (isinstance(factory, partial) and factory.args):
+        return None
+    plain = {key: list(value) if isinstance(value, tuple) else value for key, value in options.items()}
+    try:
+        return {"type": name, "options": check_options(plain, name)}
+    except ModelFileError:
+        return None
 
 
 def is_custom(description: dict[str, Any]) -> bool:
@@ -75,7 +90,7 @@ def is_custom(description: dict[str, Any]) -> bool:
 def factory_of(description: Any, custom: Factory | None, nested: bool = False) -> Factory:
     """Return a factory of the featurizers that a description stands for; ``custom`` builds what it leaves open."""
     if not isinstance(description, dict) or not isinstance(description.get("type"), str):
-        raise ModelFileError(f"the featurizer is described by {description!r}")
+        raise ModelFileError(f"the featurizer is described by {brief(description)}")
     kind = description["type"]
     if kind in ("WithBias", "SomeColumns") and set(description) == {"type", "featurizer"}:
         if nested and kind == "WithBias":
@@ -102,16 +117,18 @@ def check_options(options: Any, kind: str) -> dict[str, Any]:
     Whether they suit the featurizer is left to itself.
     """
     if not isinstance(options, dict):
-        raise ModelFileError(f"the options of featurizer {kind!r} are {options!r}")
+        raise ModelFileError(f"the options of featurizer {kind!r} are {brief(options)}")
     for name, value in options.items():
         if name == "activation":
             sound = isinstance(value, str) and value in ACTIVATIONS
         elif isinstance(value, list):
             sound = len(value) <= MOST_LAYERS and all(type(v) is int and 0 < v < 1 << 31 for v in value)
+        elif isinstance(value, float):  # initial scales
+            sound = 0 < value < 1e9
         else:
             sound = type(value) is int and 0 <= value < (MOST_LAYERS if name == "depth" else 1 << 31)
         if not sound:
-            raise ModelFileError(f"featurizer {kind!r} has option {name}={value!r}")
+            raise ModelFileError(f"featurizer {kind!r} has option {brief(name)} = {brief(value)}")
     return options
 
 
@@ -140,7 +157,9 @@ def fill(module: Any, arrays: dict[str, np.ndarray]) -> Any:
     expected = named_arrays(module)
     if set(arrays) != set(expected):
         missing, extra = sorted(set(expected) - set(arrays)), sorted(set(arrays) - set(expected))
-        raise ModelFileError(f"the featurizer's arrays are not those described: missing {missing}, extra {extra}")
+        raise ModelFileError(
+            f"the featurizer's arrays are not those described: missing {missing[:5]}, extra {extra[:5]}"
+        )
     for name, leaf in expected.items():
         if arrays[name].shape[1:] != leaf.shape or arrays[name].dtype != leaf.dtype:
             raise ModelFileError(
@@ -162,7 +181,7 @@ def describe_loss(loss: losses.Loss) -> dict[str, Any]:
 def loss_of(description: Any, custom: Any) -> losses.Loss:
     """Return the loss that a description stands for; ``custom`` is the user's own."""
     if not isinstance(description, dict) or not isinstance(description.get("type"), str):
-        raise ModelFileError(f"the loss is described by {description!r}")
+        raise ModelFileError(f"the loss is described by {brief(description)}")
     kind = description["type"]
     if kind == "custom":
         if custom is None:
@@ -173,7 +192,7 @@ def loss_of(description: Any, custom: Any) -> losses.Loss:
         raise ModelFileError(f"the model has a loss {kind!r}, which this version does not know")
     options = description["options"]
     if not isinstance(options, dict) or not all(v is None or type(v) in (int, float) for v in options.values()):
-        raise ModelFileError(f"loss {kind!r} has options {options!r}")
+        raise ModelFileError(f"loss {kind!r} has options {brief(options)}")
     try:
         return LOSSES[kind](**options)
     except (TypeError, ValueError) as error:

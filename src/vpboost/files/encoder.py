@@ -41,7 +41,8 @@ def encoder_from(reader: Reader) -> InputEncoder:
     part.require(all(type(n) is int and 0 <= n < 1 << 31 for n in [*shape, *numeric, *missing]), "has odd numbers")
     encoder.shape_, encoder.numeric_ = tuple(shape), numeric
     table, statistics = len(shape) == 1, tuple(shape) if len(shape) == 1 else ()
-    part.require(1 <= len(shape) <= 8, f"is for inputs of shape {shape}")
+    part.require(1 <= len(shape) <= 8 and (table or min(shape) > 0), f"is for inputs of shape {shape}")
+    part.require(shape != [0] or bool(categories), "has no columns")
     part.require(not table or len(numeric) == shape[0], "counts its numeric columns wrongly")
     part.require(table or not (missing or categories or extras), "encodes images as if they were tables")
     encoder.mean_ = reader.doubles("encoder.mean", statistics)

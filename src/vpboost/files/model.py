@@ -4,7 +4,9 @@ The file holds numbers and names only (see :mod:`vpboost.files.container`); ever
 estimator is built from it, so that a file from a stranger can do no harm. Files of format version 1 stay readable.
 """
 
+import re
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -14,8 +16,18 @@ import numpy as np
 from .._version import __version__
 from ..boosting import Boosted, Record
 from ..ensemble import Ensemble
-from .container import ModelFileError, pack, read_file, unpack, write_file
-from .describe import describe_featurizer, describe_loss, factory_of, fill, is_custom, loss_of, named_arrays, template
+from .container import ModelFileError, check_version, pack, read_file, unpack, write_file
+from .describe import (
+    describe_factory,
+    describe_featurizer,
+    describe_loss,
+    factory_of,
+    fill,
+    is_custom,
+    loss_of,
+    named_arrays,
+    template,
+)
 from .encoder import encoder_from, encoder_parts, scaler_from, scaler_parts
 from .reader import Reader
 
@@ -46,8 +58,8 @@ def save_model(estimator: Any, path: Any) -> None:
     dropped = [name for name in content["not_saved"] if name != "callbacks"]
     if dropped:
         warnings.warn(
-            f"{path} does not hold the parameter(s) {', '.join(dropped)}, which are objects; the loaded model predicts "
-            "the same but would be fitted again with their defaults",
+            f"{path} does not hold the parameter(s) {', '.join(dropped)}, which are objects; set them again before the "
+            "loaded model is fitted again (its predictions do not depend on them)",
             UserWarning,
             stacklevel=3,
         )
@@ -90,15 +102,6 @@ def from_bytes(data: bytes, name: str, featurizer: Any = None, loss: Any = None)
     return from_parts(Reader(content, arrays, name), featurizer, loss)
 
 
-def check_version(content: dict[str, Any], name: str, form: str, version: int) -> None:
-    """Take format and version out of a file's JSON; raise an error if they are others."""
-    found, number = content.pop("format", None), content.pop("version", None)
-    if found != form:
-        raise ModelFileError(f"{name} is a {found!r}, not a {form!r}")
-    if number != version or type(number) is not int:
-        raise ModelFileError(f"{name} is of format version {number!r}; this vpboost ({__version__}) reads {version}")
-
-
 def estimator_classes() -> dict[str, type]:
     """Return the estimators by name (imported late: they import this module)."""
     from ..estimators import VPBoostClassifier, VPBoostRegressor
@@ -108,18 +111,19 @@ def estimator_classes() -> dict[str, type]:
 
 def to_parts(model: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Return a fitted estimator as JSON and arrays."""
-    kind = next((name for name, cls in estimator_classes().items() if isinstance(model, cls)), None)
-    if kind is None or not hasattr(model, "boosted_"):
-        raise TypeError(f"save_model needs a fitted VPBoostRegressor or VPBoostClassifier, got {type(model).__name__}")
+    kind = type(model).__name__
+    if type(model) not in estimator_classes().values() or not hasattr(model, "boosted_"):
+        raise TypeError(f"save_model needs a fitted VPBoostRegressor or VPBoostClassifier, got {kind}")
     boosted, ensemble = model.boosted_, model.boosted_.ensemble
-    parameters, dropped = stored_parameters(model.get_params(deep=False))
+    learners = describe_featurizer(ensemble.featurizers) if ensemble.n_learners else None
+    parameters, dropped = stored_parameters(model.get_params(deep=False), learners is not None and is_custom(learners))
     encoder, encoder_arrays = encoder_parts(model.input_encoder_)
     scaler, scaler_arrays = scaler_parts(model.target_scaler_)
     classes, class_type = stored_classes(model)
     content = {
         **{"format": FORMAT, "version": VERSION, "library": __version__, "kind": kind},
         **{"parameters": parameters, "not_saved": dropped, "dtype": str(ensemble.constant.dtype)},
-        "featurizer": describe_featurizer(ensemble.featurizers) if ensemble.n_learners else None,
+        "featurizer": learners,
         **{"loss": describe_loss(model.loss_), "encoder": encoder, "target": scaler},
         **{"classes": classes, "class_type": class_type, "single_output": getattr(model, "single_output_", None)},
         "n_features_in": int(model.n_features_in_),
@@ -141,16 +145,23 @@ def to_parts(model: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     return content, {name: np.asarray(array) for name, array in arrays.items()}
 
 
-def stored_parameters(parameters: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Return the constructor's parameters as JSON, and the names of those that JSON cannot hold."""
+def stored_parameters(parameters: dict[str, Any], custom: bool) -> tuple[dict[str, Any], list[str]]:
+    """Return the constructor's parameters as JSON, and the names of those that JSON cannot hold.
+
+    ``custom`` says that the featurizer is the user's own, which whoever loads the file has to pass.
+    """
     stored: dict[str, Any] = {}
     dropped = []
     for name, value in parameters.items():
         value = value.item() if isinstance(value, np.generic) else value
         if value is None or isinstance(value, str | bool | int) or (isinstance(value, float) and np.isfinite(value)):
             stored[name] = value
-        elif name in ("featurizer", "loss"):
+        elif name == "featurizer" and describe_factory(value) is not None:
+            stored[name] = {"factory": describe_factory(value)}
+        elif name == "loss" or (name == "featurizer" and custom):
             stored[name] = OBJECT
+        elif name == "dtype":
+            stored[name] = np.dtype(value).name
         elif name == "class_weight":
             stored[name] = {"pairs": [[np.asarray(k).item(), float(v)] for k, v in value.items()]}
         else:
@@ -177,17 +188,23 @@ def from_parts(reader: Reader, featurizer: Any, loss: Any) -> Any:
     description, dtype = reader.entry("featurizer", dict, None), reader.entry("dtype", str)
     reader.require(dtype in ("float32", "float64"), f"is in precision {dtype!r}")
     loss_object = loss_of(reader.entry("loss", dict), loss)
-    given = {"featurizer": plain_factory(description, featurizer), "loss": loss if callable(loss) else loss_object}
+    if description is not None:
+        factory_of(description, featurizer)  # is a featurizer of the user's own missing?
+    given = {"featurizer": featurizer, "loss": loss if callable(loss) else loss_object}
     model = kinds[kind](**loaded_parameters(reader, kinds[kind]().get_params(deep=False), given))
-    model.loss_ = loss_object
+    check_model(reader, model._check_settings)
     load_target(reader, model)
+    model.loss_, expected = loss_object, check_model(reader, lambda: model._resolve_loss(loss_object))
+    reader.require(bool(expected[0] == loss_object), f"is a {kind} with the loss {type(loss_object).__name__}")
     n_raw = model.n_outputs_ if kind == "VPBoostRegressor" else 1 if len(model.classes_) == 2 else len(model.classes_)
     model.target_scaler_ = scaler_from(reader, model.n_outputs_ if kind == "VPBoostRegressor" else 1)
+    reader.require(model.target_scaler_.kind == expected[1], "scales its targets as its loss does not allow")
     load_inputs(reader, model)
     load_history(reader, model)
     with jax.enable_x64(dtype == "float64"):
         ensemble = load_ensemble(reader, model.input_encoder_, description, featurizer, dtype, n_raw)
-    reader.require(len(ensemble.weights) <= model.n_iter_, "has more learners than stages")
+    accepted = int(model.history_["accepted"].sum())
+    reader.require(ensemble.n_learners == accepted, f"has {ensemble.n_learners} learners and accepted {accepted}")
     history = [Record(*entry) for entry in zip(*(model.history_[n].tolist() for n in Record._fields), strict=True)]
     reg_lambda = float(reader.array("reg_lambda", ()))
     model.boosted_ = Boosted(ensemble, history, reader.entry("status", str), reg_lambda)
@@ -198,11 +215,12 @@ def from_parts(reader: Reader, featurizer: Any, loss: Any) -> Any:
     return model
 
 
-def plain_factory(description: Any, custom: Any) -> Any:
-    """Return the featurizer as the constructor took it: without bias and choice of columns."""
-    while isinstance(description, dict) and isinstance(description.get("featurizer"), dict):
-        description = description["featurizer"]
-    return custom if description is None or is_custom(description) else factory_of(description, custom)
+def check_model(reader: Reader, action: Callable[[], Any]) -> Any:
+    """Do something with what a file says; turn the errors that users get for bad parameters into errors of the file."""
+    try:
+        return action()
+    except (ValueError, TypeError, KeyError, OverflowError) as error:
+        raise ModelFileError(f"{reader.name} has parameters that do not go together: {error}") from error
 
 
 def loaded_parameters(reader: Reader, defaults: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
@@ -214,8 +232,10 @@ def loaded_parameters(reader: Reader, defaults: dict[str, Any], given: dict[str,
     reader.require(set(named) <= set(defaults), f"has unknown parameters {sorted(set(named) - set(defaults))[:5]}")
     parameters = {}
     for name, value in stored.items():
-        if value == OBJECT and name in given:
+        if name in given and value == OBJECT:
             parameters[name] = given[name]
+        elif name == "featurizer" and isinstance(value, dict) and set(value) == {"factory"}:
+            parameters[name] = factory_of(value["factory"], None, nested=True)
         elif name == "class_weight" and isinstance(value, dict):
             pairs: Any = value.get("pairs")
             sound = isinstance(pairs, list) and all(isinstance(p, list) and len(p) == 2 for p in pairs)
@@ -224,6 +244,10 @@ def loaded_parameters(reader: Reader, defaults: dict[str, Any], given: dict[str,
         else:
             reader.require(is_scalar(value), f"has a parameter {name!r} that is no number or text")
             parameters[name] = value
+    dtype = parameters.get("dtype", "float32")
+    reader.require(dtype in ("float32", "float64"), f"has a parameter dtype = {dtype!r}")
+    if given["featurizer"] is not None:
+        parameters["featurizer"] = given["featurizer"]
     return parameters
 
 
@@ -239,20 +263,22 @@ def load_target(reader: Reader, model: Any) -> None:
     if hasattr(model, "class_weight"):  # a classifier
         reader.require(classes is not None and len(classes) >= 2 and single is None, "is a classifier without classes")
         same = {type(value) for value in classes} in ({str}, {int}, {float}, {bool})
-        reader.require(same and len(set(classes)) == len(classes), "has classes that make no sense")
+        reader.require(same and classes == sorted(set(classes)), "has classes that are not in order")
+        known = class_type is not None and re.fullmatch(r"object|[<>|=][biuf]\d{1,2}|[<>]U\d{1,9}", class_type)
+        reader.require(bool(known), f"has classes of type {class_type!r}")
         try:
             model.classes_ = np.array(classes, dtype=object if class_type == "object" else None)
             if class_type != "object":
-                reader.require(np.dtype(class_type).kind in "biufU", f"has classes of type {class_type!r}")
-                narrow = model.classes_.dtype.kind == "U"
-                model.classes_ = model.classes_ if narrow else model.classes_.astype(class_type)
+                text = model.classes_.dtype.kind == "U"
+                model.classes_ = model.classes_ if text else model.classes_.astype(class_type)
         except (TypeError, ValueError, OverflowError) as error:
             raise ModelFileError(f"{reader.name} has classes of type {class_type!r}: {error}") from error
         reader.require(model.classes_.tolist() == classes, "has classes that do not fit their type")
         n_targets = 1
     else:
         reader.require(classes is None and class_type is None and single is not None, "is a regressor with classes")
-        n_targets = len(reader.arrays.get("target.shift", np.zeros(1)).reshape(-1))
+        n_targets = reader.arrays.get("target.shift", np.zeros(1)).size
+        reader.require(n_targets >= 1, "has no outputs")
         reader.require(n_targets == 1 or not single, "has several outputs and says it has one")
         model.single_output_, model.n_outputs_ = single, n_targets
     model.target_names_ = reader.texts("target_names", n_targets)
@@ -275,16 +301,12 @@ def load_inputs(reader: Reader, model: Any) -> None:
 
 def load_history(reader: Reader, model: Any) -> None:
     """Set the history of the fit: profile, race, stages and scores."""
-    from ..estimators.portfolio import Profile
-
-    def profile(value: Any) -> Profile:
-        sound = isinstance(value, list) and len(value) == 3 and type(value[0]) is str
-        sound = sound and type(value[1]) in (int, float) and (value[2] is None or type(value[2]) in (int, float))
-        reader.require(sound, "has a profile that makes no sense")
-        return Profile(*value)
-
-    model.profile_, model.seed_ = profile(reader.entry("profile", list)), reader.count("seed", (1 << 63) - 1)
-    raced = [profile(value) for value in reader.entry("race", list)]
+    model.profile_, model.seed_ = (
+        profile_from(reader, reader.entry("profile", list)),
+        reader.count("seed", (1 << 63) - 1),
+    )
+    reader.require(model.profile_.encoding == model.input_encoder_.encoding, "has another encoding than its profile")
+    raced = [profile_from(reader, value) for value in reader.entry("race", list)]
     scores = reader.array("race.scores", (len(raced),), finite=False)
     model.race_ = dict(zip(raced, scores.tolist(), strict=True))
     model.history_ = {name: np.array(values) for name, values in history_from(reader).items()}
@@ -293,6 +315,17 @@ def load_history(reader: Reader, model: Any) -> None:
     reader.require(len(validation) in (0, n_stages), "has scores for another number of stages")
     model.n_iter_ = n_stages
     model.evals_result_ = {"training": model.history_["loss"].tolist(), "validation": validation}
+
+
+def profile_from(reader: Reader, value: Any) -> Any:
+    """Return the profile that a JSON value stands for."""
+    from ..estimators.portfolio import Profile, check_choices
+
+    sound = isinstance(value, list) and len(value) == 3 and type(value[0]) is str and value[0] != "auto"
+    sound = sound and type(value[1]) in (int, float) and (value[2] is None or type(value[2]) in (int, float))
+    reader.require(sound, "has a profile that makes no sense")
+    check_model(reader, lambda: check_choices(*value))
+    return Profile(*value)
 
 
 def history_arrays(history: list[Record]) -> dict[str, np.ndarray]:
@@ -319,6 +352,7 @@ def load_ensemble(
     """Return the ensemble."""
     constant, weights = reader.array("constant", (n_outputs,)), reader.array("weights", (None, None, n_outputs))
     theta = reader.prefixed("theta.")
+    reader.require(not len(weights) or weights.shape[1] > 0, "has learners without features")
     reader.require({constant.dtype, weights.dtype} == {np.dtype(dtype)}, f"is not in {dtype} throughout")
     reader.require((description is None) == (len(weights) == 0), "has learners without a featurizer or the reverse")
     if description is None:

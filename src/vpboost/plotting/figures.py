@@ -22,7 +22,7 @@ def axes_or_new(ax: Any, height: float = 3.4) -> Axes:
 
 
 def plot_training(model: Any, ax: Axes | None = None) -> Axes:
-    """Draw training loss and validation score by stage; a line marks the stage that was kept.
+    """Draw training loss and validation score by stage; a line marks where later learners were cut off.
 
     Parameters
     ----------
@@ -43,8 +43,10 @@ def plot_training(model: Any, ax: Axes | None = None) -> Axes:
         metric = "loss" if model.eval_metric is None else str(model.eval_metric)
         label = f"validation {metric}"
         ax.plot(np.arange(1, model.n_iter_ + 1), curves["validation"], color=ORANGE, label=label)
-        best = int(np.nanargmin(curves["validation"])) + 1
-        ax.axvline(best, color=GREY, linestyle=":", label=f"best: stage {best}")
+    accepted = np.cumsum(model.history_["accepted"])
+    if len(accepted) and model.best_iteration_ < accepted[-1]:
+        kept = int(np.argmax(accepted >= model.best_iteration_)) + 1
+        ax.axvline(kept, color=GREY, linestyle=":", label=f"kept: stage {kept}")
     values = np.array([*curves["training"], *curves["validation"]])
     finite = values[np.isfinite(values)]
     if len(finite) and finite.min() > 0:
@@ -144,7 +146,7 @@ def plot_predictions(model: Any, X: Any, y: Any, ax: Axes | None = None, output:
 def output_name(model: Any, output: int, n_outputs: int) -> str:
     """Return what to call an output."""
     if getattr(model, "target_names_", None):
-        return model.target_names_[output]
+        return plain_text(model.target_names_[output])
     return "value" if n_outputs == 1 else f"output {output}"
 
 
@@ -158,14 +160,21 @@ def confusion(model: Any, X: Any, y: np.ndarray, ax: Axes) -> Axes:
     if n <= 12:
         for i, j in np.ndindex(n, n):
             ax.text(j, i, str(counts[i, j]), ha="center", va="center", color="white" if shares[i, j] > 0.5 else "black")
-        ax.set(xticks=range(n), yticks=range(n), xticklabels=model.classes_, yticklabels=model.classes_)
+        labels = [plain_text(str(label)) for label in model.classes_]
+        ax.set(xticks=range(n), yticks=range(n), xticklabels=labels, yticklabels=labels)
     ax.set(xlabel="predicted", ylabel="true", title="Confusion matrix")
     return ax
 
 
 def column_name(model: Any, feature: int) -> str:
     """Return what to call an input column."""
-    return str(model.feature_names_in_[feature]) if hasattr(model, "feature_names_in_") else f"column {feature}"
+    names = getattr(model, "feature_names_in_", None)
+    return f"column {feature}" if names is None else plain_text(str(names[feature]))
+
+
+def plain_text(text: str) -> str:
+    """Return a text that matplotlib shows as it is."""
+    return text.replace("$", r"\$")
 
 
 def plot_input_gradients(model: Any, X: Any, ax: Axes | None = None, most: int = 15) -> Axes:
@@ -268,14 +277,16 @@ def with_value(rows: Any, column: int, value: float) -> Any:
     """Return rows with one column set to a value."""
     if is_frame(rows):
         name = rows.columns[column]
-        if not hasattr(rows, "assign"):  # polars
+        if not hasattr(rows, "iloc"):  # polars
             import polars
 
             return rows.with_columns(polars.lit(value).alias(name))
-        return rows.assign(**{name: value})
-    changed = np.array(rows, dtype=float)
-    changed[:, column] = value
-    return changed
+        changed = rows.copy()
+        changed[name] = value
+        return changed
+    table = np.array(rows, dtype=float)
+    table[:, column] = value
+    return table
 
 
 def require_table(model: Any) -> None:
