@@ -187,7 +187,8 @@ def rearranged(rng, data):
             arrays[name] = np.concatenate([array.reshape(-1)] * 2)
         elif act == 4 and array.size:
             arrays[name] = array.copy()
-            arrays[name].reshape(-1)[rng.randrange(array.size)] = rng.choice((0, 1, -1, 1e30 if array.dtype.kind == "f" else 9))
+            absurd = 1e30 if array.dtype.kind == "f" else 9
+            arrays[name].reshape(-1)[rng.randrange(array.size)] = rng.choice((0, 1, -1, absurd))
         else:
             arrays[str(rng.choice(ABSURD))] = arrays.pop(name)
     return pack(content, arrays)

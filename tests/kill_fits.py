@@ -28,6 +28,8 @@ vpboost.cache_compilation(os.path.join(folder, "..", "cache"))
 X = np.random.default_rng(0).normal(size=(400, 3))
 y = np.sin(2 * X[:, 0]) * X[:, 1]
 options = dict(n_estimators=40, max_steps=20, width=6, early_stopping_rounds=15)
+if kind == "quick":  # without a race between profiles
+    options.update(encoding="plain", inherit=0.5)
 if kind == "classifier":
     estimator, y = VPBoostClassifier(**options), np.digitize(y, [-0.2, 0.2])
 else:
@@ -52,6 +54,7 @@ def start(script, *arguments):
         [sys.executable, "-c", script, *arguments], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )
     process.stdout.readline()  # it has begun
+    process.stdout.close()
     return process
 
 

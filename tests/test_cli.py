@@ -215,7 +215,9 @@ def test_categories_keep_their_names(tmp_path, capsys):
     np.testing.assert_allclose([float(line) for line in second[1:4]], values, rtol=1e-9)
     assert values[0] < values[1] < values[2]
     labels = bad(tmp_path, "l.csv", "a,y\n" + "".join(f"{i},{[1, 2, 'x'][i % 3]}\n" for i in range(90)))
-    succeed(capsys, "train", labels, "--target", "y", "-o", tmp_path / "l", *QUICK)
+    command = ["train", labels, "--target", "y", "-o", tmp_path / "l", *QUICK]
+    assert "or give --task classification if these are names of classes" in fail(capsys, *command)
+    succeed(capsys, *command, "--task", "classification")
     some = bad(tmp_path, "some.csv", "a,y\n1,1\n2,2\n")
     assert "accuracy" in succeed(capsys, "evaluate", tmp_path / "l", some)
     dates = pd.DataFrame({"day": pd.date_range("2020", periods=60), "y": np.arange(60.0)})

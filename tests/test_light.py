@@ -68,7 +68,9 @@ def test_few_rows_are_predicted_like_many(estimator):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 3)) * [1, 100, 0.01]
     y = X[:, 0] + 0.01 * X[:, 1] ** 2 / 100
-    model = estimator(n_estimators=5, max_steps=20).fit(X, y if estimator is VPBoostRegressor else y > 0)
+    model = estimator(n_estimators=5, max_steps=20, encoding="plain", inherit=0.5).fit(
+        X, y if estimator is VPBoostRegressor else y > 0
+    )
     predict = model.predict if estimator is VPBoostRegressor else model.predict_proba
     many = predict(X)
     few = np.concatenate([predict(X[i : i + 7]) for i in range(0, 300, 7)])

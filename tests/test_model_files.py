@@ -15,21 +15,16 @@ import optax
 import pandas as pd
 import pytest
 import safetensors.numpy
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import fuzz_model_files
 import vpboost
-from vpboost import MLP, ModelFileError, VPBoostClassifier, VPBoostRegressor, load_model, losses
+from models import same
+from vpboost import MLP, ModelFileError, VPBoostClassifier, VPBoostRegressor, load_model
 from vpboost.files.container import pack, unpack, write_file
 from vpboost.files.model import from_bytes
 
 QUICK = {"n_estimators": 3, "max_steps": 4}
 GOLDEN = Path(__file__).parent / "golden"
-LOSSES = {
-    **{"squared_error": None, "pseudo_huber": losses.PseudoHuber(0.5), "quantile": losses.Quantile(0.9, 0.1)},
-    **{"poisson": "poisson", "gamma": "gamma", "tweedie": losses.Tweedie(1.3)},
-}
 
 
 def table(n=80, d=3, seed=0):
@@ -38,58 +33,9 @@ def table(n=80, d=3, seed=0):
     return X
 
 
-def same(model, other, X):
-    """Every public result of the two estimators has the same bits."""
-    for name in ("predict", "predict_proba", "decision_function", "input_gradient"):
-        if hasattr(model, name):
-            np.testing.assert_array_equal(getattr(other, name)(X), getattr(model, name)(X))
-            np.testing.assert_array_equal(getattr(other, name)(X[:5]), getattr(model, name)(X[:5]))
-    np.testing.assert_array_equal(list(other.staged_predict(X)), list(model.staged_predict(X)))
-    for name in ("n_iter_", "best_iteration_", "evals_result_", "profile_", "seed_", "n_features_in_", "target_names_"):
-        np.testing.assert_equal(getattr(other, name), getattr(model, name))
-    for name, values in model.history_.items():
-        np.testing.assert_array_equal(other.history_[name], values)
-        assert other.history_[name].dtype == values.dtype
-    np.testing.assert_array_equal(other.feature_importances_, model.feature_importances_)
-    np.testing.assert_equal(other.best_score_, model.best_score_)
-
-
 def round_trip(model, path, **own):
     model.save_model(path)
     return load_model(path, **own)
-
-
-@settings(max_examples=8)
-@given(
-    featurizer=st.sampled_from(["mlp", "resnet", "rbf", "fourier", "bspline"]),
-    loss=st.sampled_from(list(LOSSES)),
-    encoding=st.sampled_from(["plain", "quantile", "spline"]),
-    n_outputs=st.sampled_from([0, 1, 3]),
-    max_features=st.sampled_from([None, 0.5]),
-    dtype=st.sampled_from(["float32", "float64"]),
-)
-def test_regressors_come_back_bit_for_bit(tmp_path_factory, featurizer, loss, encoding, n_outputs, max_features, dtype):
-    X, rng = table(), np.random.default_rng(1)
-    y = rng.gamma(2.0, size=80 if n_outputs == 0 else (80, n_outputs))
-    model = VPBoostRegressor(
-        **QUICK, featurizer=featurizer, loss=LOSSES[loss], encoding=encoding, max_features=max_features, dtype=dtype
-    ).fit(X, y)
-    again = round_trip(model, tmp_path_factory.mktemp("models") / "model", loss=None)
-    same(model, again, X)
-    assert type(again.loss_) is type(model.loss_)
-    assert vars(again.loss_) == vars(model.loss_)
-
-
-@pytest.mark.parametrize("labels", [[0, 1], [3, 7, 11], ["no", "yes"], ["a", "b", "ç"], [False, True], [0.0, 2.0]])
-@pytest.mark.parametrize("activation", ["relu", "sin"])
-def test_classifiers_come_back_bit_for_bit(tmp_path, labels, activation):
-    X = table()
-    y = np.array(labels)[np.arange(80) % len(labels)]
-    model = VPBoostClassifier(**QUICK, activation=activation, class_weight={labels[0]: 2.0, labels[1]: 1.0}).fit(X, y)
-    again = round_trip(model, tmp_path / "model")
-    same(model, again, X)
-    assert again.classes_.dtype == model.classes_.dtype
-    assert again.get_params() == model.get_params()
 
 
 def test_images_frames_and_models_without_learners(tmp_path):

@@ -309,7 +309,7 @@ class BaseVPBoost(Settings):
         """Check inputs of a fitted estimator."""
         check_is_fitted(self)
         inputs, shape = self._check_inputs(X, reset=False), self.input_encoder_.shape_
-        if (inputs.ndim > 2 or len(shape) > 1) and inputs.shape[1:] != shape:
+        if (len(inputs.shape) > 2 or len(shape) > 1) and inputs.shape[1:] != shape:
             raise ValueError(f"X must hold images of shape {shape} as in training, got shape {inputs.shape[1:]}")
         return inputs
 

@@ -1,0 +1,19 @@
+"""What tests of saved models share."""
+
+import numpy as np
+
+
+def same(model, other, X):
+    """Every public result of the two estimators has the same bits."""
+    for name in ("predict", "predict_proba", "decision_function", "input_gradient"):
+        if hasattr(model, name):
+            np.testing.assert_array_equal(getattr(other, name)(X), getattr(model, name)(X))
+            np.testing.assert_array_equal(getattr(other, name)(X[:5]), getattr(model, name)(X[:5]))
+    np.testing.assert_array_equal(list(other.staged_predict(X)), list(model.staged_predict(X)))
+    for name in ("n_iter_", "best_iteration_", "evals_result_", "profile_", "seed_", "n_features_in_", "target_names_"):
+        np.testing.assert_equal(getattr(other, name), getattr(model, name))
+    for name, values in model.history_.items():
+        np.testing.assert_array_equal(other.history_[name], values)
+        assert other.history_[name].dtype == values.dtype
+    np.testing.assert_array_equal(other.feature_importances_, model.feature_importances_)
+    np.testing.assert_equal(other.best_score_, model.best_score_)
