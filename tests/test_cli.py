@@ -1,5 +1,6 @@
 import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -246,6 +247,8 @@ def test_bad_requests(folder, model, tmp_path, capsys):
     assert "cannot read" in fail(capsys, "predict", tmp_path / "no.vpboost", folder / "new.csv")
     assert "checksum" in fail(capsys, "inspect", bad(tmp_path, "m.vpboost", model.read_bytes()[:-1] + b"x"))
     assert "not a vpboost file" in fail(capsys, "inspect", folder / "houses.csv")
+    os.truncate(bad(tmp_path, "huge.csv", "a,y\n"), 1 << 42)  # a sparse file, which takes no room
+    assert "GB of memory" in fail(capsys, "train", tmp_path / "huge.csv", "--target", "y")
     no_size = bad(tmp_path, "n.csv", "age,town\n1,A\n")
     assert "no column 'size'" in fail(capsys, "predict", model, no_size)
     text = bad(tmp_path, "text.csv", "size,age,town\nbig,1,A\n")

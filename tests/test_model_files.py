@@ -20,8 +20,21 @@ import fuzz_model_files
 import vpboost
 from models import same
 from vpboost import MLP, ModelFileError, VPBoostClassifier, VPBoostRegressor, load_model
+from vpboost.featurizers import SomeColumns, with_bias
 from vpboost.files.container import pack, unpack, write_file
+from vpboost.files.describe import (
+    FEATURIZERS,
+    LOSSES,
+    describe_featurizer,
+    describe_loss,
+    factory_of,
+    fill,
+    loss_of,
+    named_arrays,
+    template,
+)
 from vpboost.files.model import from_bytes
+from vpboost.losses import PseudoHuber, Quantile, Tweedie
 
 QUICK = {"n_estimators": 3, "max_steps": 4}
 GOLDEN = Path(__file__).parent / "golden"
@@ -355,3 +368,32 @@ def test_writes_are_atomic(tmp_path, monkeypatch):
         write_file(path, b"new")
     assert path.read_bytes() == b"old"
     assert [p.name for p in tmp_path.iterdir()] == ["model"]
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_every_loss_can_be_described(name):
+    others = {"PseudoHuber": PseudoHuber(0.3), "Quantile": Quantile(0.9, 0.2), "Tweedie": Tweedie(1.7)}
+    loss = others.get(name, LOSSES[name]())
+    description = json.loads(json.dumps(describe_loss(loss)))
+    assert loss_of(description, None) == loss
+
+
+FACTORIES = {
+    **{name: FEATURIZERS[name] for name in ("MLP", "ResNet", "RBF", "Fourier", "BSpline")},
+    "MLP without hidden layers": partial(MLP, depth=0, n_features=7, activation="sin"),
+    "some columns": partial(SomeColumns, factory=MLP, fraction=0.5),
+    "ConvNet": partial(vpboost.ConvNet, kernels=(3, 2), pools=(2, 2), channels=(2, 3), strides=(2, 1)),
+}
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("name", FACTORIES)
+def test_every_featurizer_can_be_described(name, bias):
+    shape = (2, 9, 8) if name == "ConvNet" else (6,)
+    rows = jax.random.normal(jax.random.key(2), (7, *shape))
+    factory = with_bias(FACTORIES[name]) if bias else FACTORIES[name]
+    module = factory(jax.random.key(0), rows)
+    description = json.loads(json.dumps(describe_featurizer(module)))
+    stacked = {key: np.asarray(leaf)[None] for key, leaf in named_arrays(module).items()}
+    again = fill(template(factory_of(description, None), shape, "float32"), stacked)
+    assert eqx.tree_equal(again, jax.tree.map(lambda leaf: leaf[None] if eqx.is_array(leaf) else leaf, module))
