@@ -288,3 +288,22 @@ def test_help_comes_without_jax():
     found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stderr
     assert "--learning-rate" in found.stdout
+
+
+def test_other_column_order_missing_texts_and_plain_terminals(folder, tmp_path, capsys):
+    frame = pd.DataFrame({"a": np.arange(60.0), "k": ["NA", "EU"] * 30, "y": np.arange(60) % 7 + 0.5})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    frame[["y", "k", "a"]].assign(more=1).to_csv(tmp_path / "v.csv", index=False)
+    command = ["train", tmp_path / "t.csv", "--target", "y", "-o", tmp_path / "m", *QUICK]
+    succeed(capsys, *command, "--validation", tmp_path / "v.csv")
+    assert load_model(tmp_path / "m").input_encoder_.categories_[0].levels == ("<missing>", "EU")
+    succeed(capsys, *command, "--missing", "none at all")
+    assert load_model(tmp_path / "m").input_encoder_.categories_[0].levels == ("EU", "NA")
+    inspect = [sys.executable, "-m", "vpboost", "inspect", str(tmp_path / "m")]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    found = subprocess.run(inspect, capture_output=True, check=False, env=environment)
+    assert found.returncode == 0, found.stderr
+    assert b"1 (y)" in found.stdout
+    names = ",".join([*(f"column_{i}" for i in range(9000)), "column_5", "y"])
+    wide = bad(tmp_path, "wide.csv", names + "\n" + ",".join(["1"] * 9002) + "\n")
+    assert "more than one column 'column_5'" in fail(capsys, "train", wide, "--target", "y")
