@@ -22,7 +22,7 @@ from vpboost.featurizers import (
     with_bias,
 )
 from vpboost.featurizers.bases import cubic_spline
-from vpboost.featurizers.networks import max_pool
+from vpboost.featurizers.networks import convolve, max_pool
 
 PAPER = {
     "2D tasks 1 and 3": (partial(MLP, width=4, depth=2), (2,), 52, 4),
@@ -150,11 +150,27 @@ def test_splines_cover_the_training_inputs():
     np.testing.assert_allclose(sums, 1, atol=1e-4)
 
 
-@pytest.mark.parametrize(("window", "stride"), [(1, 1), (2, 1), (2, 2), (4, 1), (3, 2)])
+@pytest.mark.parametrize(("window", "stride"), [(1, 1), (2, 1), (2, 2), (4, 1), (3, 2), (5, 3)])
 def test_max_pool_matches_equinox(window, stride):
-    maps = jax.random.normal(jax.random.key(0), (2, 11, 9))
-    expected = eqx.nn.MaxPool2d(window, stride)(maps)
+    maps = jax.random.normal(jax.random.key(0), (2, 11, 9, 3))
+    expected = jax.vmap(eqx.nn.MaxPool2d(window, stride), in_axes=-1, out_axes=-1)(maps)
     np.testing.assert_array_equal(max_pool(maps, window, stride), expected)
+
+
+@pytest.mark.parametrize(("channels", "size"), [((1, 1), 4), ((3, 2), 1), ((2, 5), 7)])
+def test_convolution_and_its_slopes_match_equinox(channels, size):
+    layer = eqx.nn.Conv2d(*channels, size, key=jax.random.key(0))
+    maps = jax.random.normal(jax.random.key(1), (channels[0], 9, 7, 4))
+
+    def reference(layer, maps):
+        return jax.vmap(layer, in_axes=-1, out_axes=-1)(maps)
+
+    np.testing.assert_allclose(convolve(layer, maps), reference(layer, maps), rtol=1e-4, atol=1e-5)
+    slopes, expected = (
+        jax.grad(lambda pair, f=f: jnp.sum(jnp.sin(f(*pair))))((layer, maps)) for f in (convolve, reference)
+    )
+    for one, other in zip(jax.tree.leaves(slopes), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4)
 
 
 def test_init_scale_multiplies_the_first_weights():
