@@ -173,6 +173,15 @@ def test_convolution_and_its_slopes_match_equinox(channels, size):
         np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4)
 
 
+def test_the_maps_of_a_fresh_convnet_are_centred_so_none_is_dead():
+    images = jax.random.uniform(jax.random.key(1), (50, 28, 28))
+    for seed in range(10):
+        module = ConvNet(jax.random.key(seed), images)
+        assert jnp.std(jax.vmap(module)(images), axis=0).max() > 0
+    pooled = max_pool(convolve(module.convolutions[0], jnp.moveaxis(images, 0, -1)[None]), 4, 1)
+    np.testing.assert_allclose(pooled.mean(), 0, atol=1e-5)
+
+
 def test_init_scale_multiplies_the_first_weights():
     rows = jnp.zeros((3, 2))
     plain, scaled = (MLP(jax.random.key(0), rows, init_scale=s).layers for s in (1.0, 3.0))

@@ -112,6 +112,8 @@ class ConvNet(ByColumns):
         Pooling strides; by default 1.
     activation : str or callable, default="relu"
         A name or a JAX function. With "relu" and max-pooling the features are piecewise smooth.
+
+    The first biases are such that the pooled maps have mean zero over the given images.
     """
 
     convolutions: tuple[eqx.nn.Conv2d, ...]
@@ -149,20 +151,31 @@ class ConvNet(ByColumns):
                     f"kernels {tuple(kernels)} and pools {tuple(pools)} are too large for images of "
                     f"{rows.shape[-2]} × {rows.shape[-1]}"
                 )
-        widths = (1 if rows.ndim == 3 else rows.shape[1], *channels)
-        keys = jax.random.split(key, len(kernels))
-        self.convolutions = tuple(
-            eqx.nn.Conv2d(widths[i], widths[i + 1], kernels[i], key=keys[i]) for i in range(len(kernels))
-        )
         self.pools, self.strides = tuple(pools), strides
         self.activation = activation_function(activation)
+        maps, convolutions = _maps(jnp.moveaxis(rows, 0, -1)), []
+        for one, kernel, n_maps, pool, stride in zip(
+            jax.random.split(key, len(kernels)), kernels, channels, pools, strides, strict=True
+        ):
+            convolution = eqx.nn.Conv2d(len(maps), n_maps, kernel, key=one)
+            pooled = max_pool(convolve(convolution, maps), pool, stride)
+            # maps centred on the data: one that is negative everywhere would be dead under relu from the start
+            centre = jnp.mean(pooled, axis=(1, 2, 3))[:, None, None]
+            bias: Any = convolution.bias
+            convolutions.append(eqx.tree_at(lambda c: c.bias, convolution, bias - centre))
+            maps = self.activation(pooled - centre[..., None])
+        self.convolutions = tuple(convolutions)
 
     def columns(self, x: Float[Array, "*shape rows"]) -> Float[Array, "n rows"]:
         """Return the features of images side by side."""
-        maps = x[None] if x.ndim == 3 else x
+        maps = _maps(x)
         for convolution, pool, stride in zip(self.convolutions, self.pools, self.strides, strict=True):
             maps = self.activation(max_pool(convolve(convolution, maps), pool, stride))
         return maps.reshape(-1, maps.shape[-1])
+
+
+def _maps(x: Float[Array, "*shape rows"]) -> Float[Array, "c h w rows"]:
+    return x[None] if x.ndim == 3 else x
 
 
 def convolve(layer: eqx.nn.Conv2d, maps: Float[Array, "c h w rows"]) -> Float[Array, "o p q rows"]:

@@ -1,0 +1,89 @@
+"""The paper's boosting methods: they differ in when the linear weights are solved for."""
+
+import time
+from collections.abc import Callable
+from functools import partial
+
+from optuna.distributions import FloatDistribution
+
+from vpboost import Stage, Training, TrustRegion, boost
+
+from .data import Parts
+from .problems import Problem
+from .protocol import Config, Fitted, Method, Point, between
+
+#: Learning rate and regularisation, tuned jointly as in the paper.
+PAPER = {"step_size": between(1e-3, 0.5), "reg_lambda": between(1e-8, 1e-1)}
+#: The library's additions: a boosting rate, and learners that start from the one before.
+MORE = PAPER | {"rate": between(0.05, 1.0), "inherit": FloatDistribution(0.0, 0.9)}
+
+
+def paper(config: Config) -> TrustRegion:
+    """Return Algorithm 2 as the paper has it."""
+    return TrustRegion.paper(reg_lambda=config["reg_lambda"])
+
+
+def ours(config: Config) -> TrustRegion:
+    """Return the library's trust region: a boosting rate, and rejected learners are solved for again."""
+    return TrustRegion(reg_lambda=config["reg_lambda"], rate=config["rate"])
+
+
+def shrunk(config: Config) -> TrustRegion:
+    """Return the paper's trust region with a boosting rate; without a solve there is nothing to solve for again."""
+    return TrustRegion(reg_lambda=config["reg_lambda"], rate=config["rate"], resolves=0)
+
+
+def fit(
+    problem: Problem,
+    parts: Parts,
+    config: Config,
+    seed: int,
+    method: str,
+    trust_region: Callable[[Config], TrustRegion] = paper,
+) -> Fitted:
+    """Boost; the learners after the lowest validation loss are dropped."""
+    curve: list[Point] = []
+    factor = problem.loss_factor(problem.n_outputs(parts))
+    began = time.perf_counter()
+
+    def watch(stage: Stage) -> None:
+        record, seconds = stage.record, time.perf_counter() - began
+        curve.append(Point(record.stage + 1, seconds, factor * record.loss, factor * record.validation_loss))
+
+    boosted = boost(
+        parts.x_train,
+        parts.y_train,
+        loss=problem.loss,
+        featurizer=problem.featurizer(problem.width),
+        n_learners=problem.n_learners,
+        training=Training(
+            method=method,
+            max_steps=problem.max_steps,
+            step_size=config["step_size"],
+            batch_size=problem.batch_size,
+            inherit=config.get("inherit", 0.0),
+        ),
+        trust_region=trust_region(config),
+        bias=problem.bias,
+        validation=(parts.x_val, parts.y_val),
+        seed=seed,
+        callback=watch,
+    )
+    seconds = time.perf_counter() - began
+    best = min(range(len(curve)), key=lambda i: curve[i].validation, default=-1)
+    kept = boosted.ensemble.truncate(sum(record.accepted for record in boosted.history[: best + 1]))
+    return Fitted(kept.predict, seconds, boosted.ensemble.n_parameters, curve)
+
+
+TITLES = {
+    "gd": "GDBoost",
+    "vp_start": "VP@Start",
+    "vp_end": "VP@End",
+    "vp_start_end": "VP@Start+End",
+    "vp": "VPBoost",
+}
+METHODS = [
+    *(Method(name, title, PAPER, partial(fit, method=name)) for name, title in TITLES.items()),
+    Method("gd_more", "GDBoost, our additions", MORE, partial(fit, method="gd", trust_region=shrunk)),
+    Method("vp_more", "VPBoost, our additions", MORE, partial(fit, method="vp", trust_region=ours)),
+]

@@ -1,0 +1,147 @@
+"""Tune a method on validation data, rerun its best configuration over seeds; what is done is never done again.
+
+All trials see the same data and initialisation, so the best of a hundred is often a lucky one. The best few are
+therefore compared again, by their mean validation loss over other data and initialisations.
+
+Every trial and every seed is written to ``<results>/<problem>/<method>.json`` as soon as it ends. A run that was
+stopped goes on from there and proposes the very trials that it would have proposed without the stop, for the sampler is
+seeded by the number of the trial.
+"""
+
+import json
+import math
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import optuna
+
+from .data import Parts
+from .problems import Problem
+from .protocol import Config, Method, thinned
+
+RESULTS = Path(__file__).parent / "results"
+#: The data and the initialisation that are tuned on.
+TUNING_SEED = 0
+#: The first of the seeds that the best few configurations are compared on.
+FINAL_SEED = 1001
+#: What a trial counts that ended in a loss that is no number.
+WORST = 1e12
+
+
+class Store:
+    """The results of one method on one problem, in one file."""
+
+    def __init__(self, results: Path, problem: str, method: Method):
+        self.path = results / problem / f"{method.name}.json"
+        empty: dict[str, Any] = {"config": None, "trials": [], "finals": [], "seeds": []}
+        self.content: dict[str, Any] = {"problem": problem, "method": method.name} | empty
+        if self.path.exists():
+            self.content |= json.loads(self.path.read_text())
+
+    @property
+    def trials(self) -> list[dict[str, Any]]:
+        """Trials so far: configuration and validation loss."""
+        return self.content["trials"]
+
+    @property
+    def seeds(self) -> list[dict[str, Any]]:
+        """Runs of the best configuration so far."""
+        return self.content["seeds"]
+
+    @property
+    def finals(self) -> list[dict[str, Any]]:
+        """Runs of the best few configurations on other data."""
+        return self.content["finals"]
+
+    def finalists(self, n: int) -> list[Config]:
+        """Return the configurations with the lowest validation losses."""
+        ranked = sorted(self.trials, key=lambda trial: trial["loss"])
+        return [trial["config"] for trial in ranked[:n]]
+
+    def best(self, n_finalists: int) -> Config:
+        """Return the finalist with the lowest mean validation loss."""
+
+        def mean(config: Config) -> float:
+            return float(np.mean([final["loss"] for final in self.finals if final["config"] == config]))
+
+        return min(self.finalists(n_finalists), key=mean)
+
+    def add(self, kind: str, entry: dict[str, Any]) -> None:
+        """Append a trial or a seed, and write the file anew, whole or not at all."""
+        self.content[kind].append(entry)
+        text = json.dumps(self.content).replace('{"config"', '\n{"config"').replace('{"seed"', '\n{"seed"')
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        part = self.path.with_suffix(f".{os.getpid()}.part")
+        part.write_text(text + "\n")
+        part.replace(self.path)
+
+
+def rounded(number: float) -> float:
+    """Return a number with five digits, so that files stay small."""
+    return float(f"{number:.5g}")
+
+
+def tune(problem: Problem, method: Method, store: Store, n_trials: int, tell: Callable[[str], None]) -> None:
+    """Propose configurations and note their validation losses until there are ``n_trials`` of them."""
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    parts, space = problem.load(TUNING_SEED), dict(method.space)
+    for index in range(len(store.trials), n_trials):
+        study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=index))
+        for done in store.trials:
+            study.add_trial(optuna.trial.create_trial(params=done["config"], distributions=space, value=done["loss"]))
+        config = {name: shortened(value) for name, value in study.ask(space).params.items()}
+        loss = validation_loss(problem, method, parts, config, TUNING_SEED)
+        store.add("trials", {"config": config, "loss": loss})
+        tell(f"{problem.name} {method.title}: trial {index + 1}, best {min(t['loss'] for t in store.trials):.4g}")
+
+
+def compare_finalists(problem: Problem, method: Method, store: Store, tell: Callable[[str], None]) -> None:
+    """Run the best few configurations on other data and initialisations."""
+    done = [(final["config"], final["seed"]) for final in store.finals]
+    n_finalists, n_seeds = problem.finals
+    for seed in range(FINAL_SEED, FINAL_SEED + n_seeds):
+        missing = [config for config in store.finalists(n_finalists) if (config, seed) not in done]
+        for config in missing:
+            parts = problem.load(seed)
+            loss = validation_loss(problem, method, parts, config, seed)
+            store.add("finals", {"config": config, "seed": seed, "loss": loss})
+            tell(f"{problem.name} {method.title}: final {len(store.finals)}")
+
+
+def validation_loss(problem: Problem, method: Method, parts: Parts, config: Config, seed: int) -> float:
+    """Return the loss of a configuration on the validation part."""
+    fitted = method.fit(problem, parts, config, seed)
+    loss = problem.measure(finite(fitted.predict(parts.x_val)), parts.y_val)["loss"]
+    return rounded(loss) if math.isfinite(loss) else WORST
+
+
+def shortened(value: Any) -> Any:
+    """Return a parameter with five digits if it is a fraction."""
+    return rounded(value) if isinstance(value, float) else value
+
+
+def finite(raw: np.ndarray) -> np.ndarray:
+    """Return predictions with what is no number replaced by something very wrong."""
+    return np.nan_to_num(raw, nan=1e6, posinf=1e6, neginf=-1e6)
+
+
+def rerun(problem: Problem, method: Method, store: Store, n_seeds: int, tell: Callable[[str], None]) -> None:
+    """Run the best configuration on the data and the initialisation of each seed."""
+    best = store.best(problem.finals[0])
+    if store.content["config"] != best:
+        store.content |= {"config": best, "seeds": []}
+    for seed in range(len(store.seeds), n_seeds):
+        parts = problem.load(seed)
+        fitted = method.fit(problem, parts, best, seed)
+        test = problem.measure(finite(fitted.predict(parts.x_test)), parts.y_test)
+        validation = problem.measure(finite(fitted.predict(parts.x_val)), parts.y_val)["loss"]
+        train = problem.measure(finite(fitted.predict(parts.x_train)), parts.y_train)["loss"]
+        entry = {"seed": seed, "test": {name: rounded(value) for name, value in test.items()}}
+        entry |= {"train_loss": rounded(train), "validation_loss": rounded(validation)}
+        entry |= {"seconds": rounded(fitted.seconds), "parameters": int(fitted.parameters)}
+        entry["curve"] = [[rounded(value) for value in point] for point in thinned(fitted.curve)]
+        store.add("seeds", entry)
+        tell(f"{problem.name} {method.title}: seed {seed}, test loss {test['loss']:.4g}")

@@ -1,0 +1,106 @@
+"""Tables, from stored results only."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.table import Table
+
+from .problems import PROBLEMS
+
+#: Scores in the paper's tables, by problem.
+SCORES = {"r2": "R²", "auc": "AUC", "accuracy": "accuracy"}
+
+
+def load(results: Path, problem: str) -> dict[str, dict[str, Any]]:
+    """Return the stored results of a problem by method, those without seeds left out."""
+    found = [json.loads(path.read_text()) for path in sorted((results / problem).glob("*.json"))]
+    return {content["method"]: content for content in found if content["seeds"]}
+
+
+def statistics(content: dict[str, Any]) -> dict[str, Any]:
+    """Return means and standard deviations over the seeds of a method."""
+    seeds = content["seeds"]
+    numbers: dict[str, list[float]] = {name: [seed["test"][name] for seed in seeds] for name in seeds[0]["test"]}
+    found: dict[str, Any] = {name: (float(np.mean(v)), float(np.std(v))) for name, v in numbers.items()}
+    found["seconds"] = float(np.median([seed["seconds"] for seed in seeds]))
+    found["parameters"] = round(float(np.mean([seed["parameters"] for seed in seeds])))
+    return found | {"trials": len(content["trials"]), "seeds": len(seeds)}
+
+
+def summary(results: Path, problem: str, titles: dict[str, str]) -> Table:
+    """Return a table of a problem's results for the terminal, best test loss first."""
+    rows = {name: statistics(content) for name, content in load(results, problem).items()}
+    scores = [score for score in SCORES if any(score in row for row in rows.values())]
+    table = Table(title=f"{problem}: test part, mean over seeds")
+    for heading in (
+        "method",
+        "loss",
+        "± std",
+        *(SCORES[s] for s in scores),
+        "seconds",
+        "parameters",
+        "trials",
+        "seeds",
+    ):
+        table.add_column(heading, justify="left" if heading == "method" else "right")
+    for name, row in sorted(rows.items(), key=lambda item: item[1]["loss"][0]):
+        loss = [f"{row['loss'][0]:.4g}", f"{row['loss'][1]:.1g}"]
+        sizes = [f"{row['seconds']:.2f}", f"{row['parameters']:,}", str(row["trials"]), str(row["seeds"])]
+        table.add_row(titles.get(name, name), *loss, *(f"{row[s][0]:.4f}" for s in scores), *sizes)
+    return table
+
+
+#: The rows of the paper's tables, in its order.
+PAPER_ROWS = ("gd", "vp_start", "vp_end", "vp_start_end", "vp", "xgboost", "network", "network_vp")
+
+
+def paper_table(results: Path, problems: Sequence[str], titles: dict[str, str]) -> str:
+    """Return one of the paper's tables in Markdown: methods by problems, loss and scores; the best loss is bold."""
+    stored = {problem: {m: statistics(c) for m, c in load(results, problem).items()} for problem in problems}
+    columns = [(p, s) for p in problems for s in ("loss", *SCORES) if any(s in row for row in stored[p].values())]
+    names = [loss_heading(p) if s == "loss" else f"{p} {SCORES[s]} ↑" for p, s in columns]
+    lines = ["| method | " + " | ".join(names) + " |", "|---|" + "---:|" * len(names)]
+    for method in PAPER_ROWS:
+        cells = [cell(stored[p], method, s) for p, s in columns]
+        if any(cells):
+            lines.append(f"| {titles[method]} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def loss_heading(problem: str) -> str:
+    """Return the heading of a loss column."""
+    return f"{problem} {PROBLEMS[problem].loss_name} ↓"
+
+
+def cell(rows: dict[str, dict[str, Any]], method: str, name: str) -> str:
+    """Return mean and deviation of a loss, bold if it is the best of the paper's rows, or the mean of a score."""
+    if method not in rows:
+        return ""
+    mean, spread = rows[method][name]
+    if name != "loss":
+        return f"{mean:.4f}"
+    best = mean == min(rows[m]["loss"][0] for m in PAPER_ROWS if m in rows)
+    return f"**{mean:.3g}** ± {spread:.1g}" if best else f"{mean:.3g} ± {spread:.1g}"
+
+
+def full_table(results: Path, problem: str, titles: dict[str, str]) -> str:
+    """Return everything about one problem in Markdown, best loss first."""
+    rows = {name: statistics(content) for name, content in load(results, problem).items()}
+    scores = [score for score in SCORES if any(score in row for row in rows.values())]
+    headings = [
+        "test " + PROBLEMS[problem].loss_name,
+        *(SCORES[s] for s in scores),
+        "seconds",
+        "parameters",
+        "trials",
+        "seeds",
+    ]
+    lines = ["| method | " + " | ".join(headings) + " |", "|---|" + "---:|" * len(headings)]
+    for name, row in sorted(rows.items(), key=lambda item: item[1]["loss"][0]):
+        cells = [f"{row['loss'][0]:.3g} ± {row['loss'][1]:.1g}", *(f"{row[s][0]:.4f}" for s in scores)]
+        cells += [f"{row['seconds']:.2g}", f"{row['parameters']:,}", str(row["trials"]), str(row["seeds"])]
+        lines.append(f"| {titles[name]} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)

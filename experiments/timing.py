@@ -1,0 +1,65 @@
+"""Timing: time against test loss of the tuned methods on the 2D tasks, one fit at a time.
+
+``python -m experiments.timing [--quick]`` with nothing else running, after the tasks. Each method runs once before it
+is timed, so that compilation does not count; the time of that first run is kept as well.
+"""
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import track
+
+from .problems import PROBLEMS
+from .runner import METHODS, QUICK_RESULTS
+from .study import RESULTS, rounded
+from .tables import load
+
+TASKS, N_SEEDS = ("task1", "task2", "task3"), 5
+
+
+def measure(name: str, method: str, config: dict[str, Any], n_seeds: int, quick: bool) -> dict[str, Any]:
+    """Return the time of a first fit, and times and test losses of later ones."""
+    problem = PROBLEMS[name].quick() if quick else PROBLEMS[name]
+    fit = METHODS[method].fit
+    first = fit(problem, problem.load(0), config, 0).seconds
+    runs = []
+    for seed in range(n_seeds):
+        parts = problem.load(seed)
+        fitted = fit(problem, parts, config, seed)
+        runs.append(
+            [rounded(fitted.seconds), rounded(problem.measure(fitted.predict(parts.x_test), parts.y_test)["loss"])]
+        )
+    return {"first_seconds": rounded(first), "runs": runs}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Time every stored method of the 2D tasks that has not been timed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="the configurations of the quick runs, fewer seeds")
+    parser.add_argument("--results", type=Path, help="folder of results (default: experiments/results)")
+    options = parser.parse_args(arguments)
+    results = options.results or (QUICK_RESULTS if options.quick else RESULTS)
+    path = results / "timing.json"
+    found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    stored = {task: load(results, task) for task in TASKS}
+    wanted = [(task, method) for task in TASKS for method in stored[task] if method not in found.get(task, {})]
+    if not wanted and not found:
+        raise SystemExit(f"{results} holds no results of {', '.join(TASKS)}: run these first")
+    for task, method in track(wanted, "timing"):
+        config = stored[task][method]["config"]
+        found.setdefault(task, {})[method] = measure(
+            task, method, config, 2 if options.quick else N_SEEDS, options.quick
+        )
+        path.write_text(json.dumps(found, indent=1) + "\n")
+    for task, times in found.items():
+        for method, entry in times.items():
+            seconds = sorted(run[0] for run in entry["runs"])
+            Console().print(f"{task} {METHODS[method].title}: {seconds[len(seconds) // 2]:.2f} s")
+
+
+if __name__ == "__main__":
+    main()
