@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint types benchmark performance clean
+.PHONY: demo test lint types benchmark performance experiments clean
 
 ## Train VPBoost on the paper's three 2D tasks, print a table and write demo.png.
 demo: $(READY)
@@ -31,10 +31,14 @@ performance: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[benchmarks,plots]'
 	$(BIN)/python benchmarks/performance.py
 
+## The paper's experiments in a short version, to see that everything runs; docs/results.md has the long ones.
+experiments: $(READY)
+	$(BIN)/python -m experiments --quick
+
 $(READY): pyproject.toml constraints.txt src/vpboost/_version.py
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $@
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis demo.png
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis quick-results demo.png

@@ -10,12 +10,17 @@ from vpboost import Stage, Training, TrustRegion, boost
 
 from .data import Parts
 from .problems import Problem
-from .protocol import Config, Fitted, Method, Point, between
+from .protocol import Config, Fitted, Method, Point, Space, between
 
-#: Learning rate and regularisation, tuned jointly as in the paper.
-PAPER = {"step_size": between(1e-3, 0.5), "reg_lambda": between(1e-8, 1e-1)}
-#: The library's additions: a boosting rate, and learners that start from the one before.
-MORE = PAPER | {"rate": between(0.05, 1.0), "inherit": FloatDistribution(0.0, 0.9)}
+
+def paper_space(problem: Problem) -> Space:
+    """Learning rate and regularisation, tuned jointly as in the paper."""
+    return {"step_size": between(1e-3, 0.5), "reg_lambda": between(1e-8, problem.largest_lambda)}
+
+
+def more_space(problem: Problem) -> Space:
+    """Tune the library's additions too: a boosting rate, and learners that start from the one before."""
+    return {**paper_space(problem), "rate": between(0.05, 1.0), "inherit": FloatDistribution(0.0, 0.9)}
 
 
 def paper(config: Config) -> TrustRegion:
@@ -83,7 +88,7 @@ TITLES = {
     "vp": "VPBoost",
 }
 METHODS = [
-    *(Method(name, title, PAPER, partial(fit, method=name)) for name, title in TITLES.items()),
-    Method("gd_more", "GDBoost, our additions", MORE, partial(fit, method="gd", trust_region=shrunk)),
-    Method("vp_more", "VPBoost, our additions", MORE, partial(fit, method="vp", trust_region=ours)),
+    *(Method(name, title, paper_space, partial(fit, method=name)) for name, title in TITLES.items()),
+    Method("gd_more", "GDBoost, our additions", more_space, partial(fit, method="gd", trust_region=shrunk)),
+    Method("vp_more", "VPBoost, our additions", more_space, partial(fit, method="vp", trust_region=ours)),
 ]

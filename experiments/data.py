@@ -5,6 +5,8 @@ import hashlib
 import os
 import struct
 import urllib.request
+import zipfile
+import zlib
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -92,10 +94,10 @@ def local(name: str) -> dict[str, np.ndarray] | None:
     if home is None or not (home / name).is_file():
         return None
     try:
-        with np.load(home / name, allow_pickle=False) as file:
+        with open(home / name, "rb") as raw, np.load(raw, allow_pickle=False) as file:
             return dict(file)
-    except (OSError, ValueError, KeyError, EOFError) as error:
-        raise DataError(f"{home / name} cannot be read: {error}") from error
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise DataError(f"{home / name} is damaged: {error}") from error
 
 
 def downloads() -> Path:
@@ -165,7 +167,7 @@ def read_idx(path: Path) -> np.ndarray:
         n_axes = content[3]
         shape = struct.unpack(f">{n_axes}I", content[4 : 4 + 4 * n_axes])
         return np.frombuffer(content[4 + 4 * n_axes :], np.uint8).reshape(shape)
-    except (OSError, EOFError, ValueError, IndexError, struct.error) as error:
+    except (OSError, EOFError, ValueError, IndexError, struct.error, zlib.error) as error:
         raise DataError(f"{path} is damaged ({error}); delete it, so that it can be fetched again") from error
 
 
@@ -188,13 +190,21 @@ def cdr_arrays() -> tuple[np.ndarray, np.ndarray]:
     if found is not None:
         arrays, where = (found["X"], found["C"]), folder()
     else:
-        from scipy.io import loadmat
-
         where = fetch(CDR)
-        content = loadmat(where)
-        arrays = (np.asarray(content["Y"]).T, np.asarray(content["C"]).T)
+        arrays = read_mat(where)
     check("cdr", arrays, where)
     return arrays
+
+
+def read_mat(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Return the inputs and outputs in the CDR file."""
+    from scipy.io import loadmat
+
+    try:
+        content = loadmat(path)
+        return np.asarray(content["Y"]).T, np.asarray(content["C"]).T
+    except Exception as error:  # of many kinds, by what is damaged
+        raise DataError(f"{path} is damaged ({error}); delete it, so that it can be fetched again") from error
 
 
 def cdr(seed: int) -> Parts:
@@ -231,13 +241,13 @@ def higgs(seed: int) -> Parts:
 
 def higgs_whole(path: Path, seed: int) -> Parts:
     """Return the parts of the whole Higgs data set."""
-    x, y = np.empty((HIGGS_ROWS, 28), "float32"), np.empty(HIGGS_ROWS, int)
+    x, y, i = np.empty((HIGGS_ROWS, 28), "float32"), np.empty(HIGGS_ROWS, int), -1
     try:
         with gzip.open(path, "rt") as lines:
             for i, line in enumerate(lines):
                 row = np.fromstring(line, sep=",")
                 x[i], y[i] = row[1:], row[0]
-    except (OSError, EOFError, ValueError, IndexError) as error:
+    except (OSError, EOFError, ValueError, IndexError, zlib.error) as error:
         raise DataError(f"{path} is damaged ({error}); delete it, so that it can be fetched again") from error
     if i + 1 != HIGGS_ROWS:
         raise DataError(f"{path} has {i + 1} rows instead of {HIGGS_ROWS}; delete it, so that it can be fetched again")

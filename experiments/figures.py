@@ -41,9 +41,11 @@ def curves(results: Path, names: Sequence[str], titles: dict[str, str]) -> Figur
                 axis.axhline(last, color=COLOURS["xgboost"], linestyle="--", label=titles["xgboost"])
         for axis, part in zip(row, ("training", "validation"), strict=True):
             axis.set(yscale="log", title=f"{name}: {part}", xlabel="learners")
+            axis.xaxis.get_major_locator().set_params(integer=True)
             axis.grid(alpha=0.3)
         row[0].set_ylabel(PROBLEMS[name].loss_name)
-    axes[0, 1].legend(fontsize=7)
+    handles, labels = axes[0, 1].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, fontsize=8)
     return figure
 
 

@@ -20,7 +20,7 @@ from vpboost import Loss
 from .data import Parts
 from .networks import capacity, targets
 from .problems import Problem
-from .protocol import Config, Fitted, Method, Point, between
+from .protocol import Config, Fitted, Method, Point, always, between
 
 #: Learning rate, and weight of ½‖·‖² of all parameters.
 SPACE = {"step_size": between(1e-4, 0.1), "reg_lambda": between(1e-9, 1e-2)}
@@ -175,4 +175,4 @@ def table(x: np.ndarray) -> Array:
     return jnp.asarray(x.reshape(len(x), -1), jnp.float32)
 
 
-METHODS = [Method("grownet", "GrowNet-style", SPACE, fit)]
+METHODS = [Method("grownet", "GrowNet-style", always(SPACE), fit)]

@@ -21,7 +21,7 @@ from vpboost.reduced import Derivatives, optimal_weights, optimal_weights_cg, re
 
 from .data import Parts
 from .problems import Problem
-from .protocol import Config, Fitted, Method, Point, between
+from .protocol import Config, Fitted, Method, Point, always, between
 
 #: Learning rate and weight of the penalty on the linear weights.
 SPACE = {"step_size": between(1e-4, 0.2), "reg_lambda": between(1e-9, 1e-2)}
@@ -30,7 +30,7 @@ RECORDS = 20
 #: Newton steps at every gradient evaluation, and before the first one.
 NEWTON_STEPS, FIRST_NEWTON_STEPS = 2, 15
 #: Relative residual and most steps of conjugate gradients, where the Newton system is too large to factor.
-CG = (1e-2, 20)
+CG = (1e-5, 20)
 #: Lengths of a Newton step that are tried.
 LENGTHS = 0.5 ** np.arange(6)
 
@@ -226,7 +226,7 @@ METHODS = [
     Method(
         f"network{'_vp' if project else ''}{'_long' if long else ''}",
         f"Full NN{'+VP' if project else ''}{', all steps' if long else ''}",
-        SPACE,
+        always(SPACE),
         partial(fit, project=project, as_long_as_ensemble=long),
     )
     for long in (False, True)

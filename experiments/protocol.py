@@ -36,9 +36,14 @@ class Method(NamedTuple):
 
     name: str
     title: str
-    space: Space
+    space: Callable[[Problem], Space]
     fit: Callable[[Problem, Parts, Config, int], Fitted]
     package: str = "vpboost"  #: what must be installed
+
+
+def always(space: Space) -> Callable[[Problem], Space]:
+    """Return a space that is the same for all problems."""
+    return lambda problem: space
 
 
 def between(low: float, high: float) -> FloatDistribution:

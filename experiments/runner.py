@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from . import boosting, grownet, networks, trees
 from .problems import PROBLEMS
 from .protocol import Method
-from .study import RESULTS, Store, compare_finalists, rerun, tune
+from .study import RESULTS, Store, confirm_leader, rerun, tune
 from .tables import summary
 
 METHODS = {m.name: m for m in (*boosting.METHODS, *networks.METHODS, *grownet.METHODS, *trees.METHODS)}
@@ -57,17 +57,16 @@ def run(names: Sequence[str], arguments: Sequence[str] | None = None) -> None:
     for name in names:
         problem = PROBLEMS[name].quick() if options.quick else PROBLEMS[name]
         with Progress(*columns, console=console) as progress:
-            finals = problem.finals[1] * min(problem.finals[0], options.trials)
-            bar = progress.add_task(name, total=len(methods) * (options.trials + finals + options.seeds))
+            bar = progress.add_task(name, total=len(methods) * (options.trials + problem.finals + options.seeds))
             for method in methods:
                 store = Store(options.results, name, method)
                 done = min(len(store.trials), options.trials) + min(len(store.seeds), options.seeds)
-                progress.update(bar, advance=done + min(len(store.finals), finals))
+                progress.update(bar, advance=done + min(len(store.finals), problem.finals))
 
                 def tell(text: str, progress: Progress = progress, bar: TaskID = bar) -> None:
                     progress.update(bar, advance=1, description=text)
 
                 tune(problem, method, store, options.trials, tell)
-                compare_finalists(problem, method, store, tell)
+                confirm_leader(problem, method, store, tell)
                 rerun(problem, method, store, options.seeds, tell)
         console.print(summary(options.results, name, {m.name: m.title for m in METHODS.values()}))

@@ -1,7 +1,8 @@
 """Tune a method on validation data, rerun its best configuration over seeds; what is done is never done again.
 
-All trials see the same data and initialisation, so the best of a hundred is often a lucky one. The best few are
-therefore compared again, by their mean validation loss over other data and initialisations.
+All trials see the same data and initialisation, so the best of a hundred is often a lucky one. The leader must
+therefore hold its place on a few other data and initialisations: it runs on one after the other, the mean of its
+validation losses counts, and if another configuration leads by that, it is that one's turn.
 
 Every trial and every seed is written to ``<results>/<problem>/<method>.json`` as soon as it ends. A run that was
 stopped goes on from there and proposes the very trials that it would have proposed without the stop, for the sampler is
@@ -25,8 +26,8 @@ from .protocol import Config, Method, thinned
 RESULTS = Path(__file__).parent / "results"
 #: The data and the initialisation that are tuned on.
 TUNING_SEED = 0
-#: The first of the seeds that the best few configurations are compared on.
-FINAL_SEED = 1001
+#: The first of the seeds that a leader must hold its place on, and the most runs for it, by seed.
+FINAL_SEED, MOST_FINALS = 1001, 20
 #: What a trial counts that ended in a loss that is no number.
 WORST = 1e12
 
@@ -53,21 +54,18 @@ class Store:
 
     @property
     def finals(self) -> list[dict[str, Any]]:
-        """Runs of the best few configurations on other data."""
+        """Runs of leading configurations on other data."""
         return self.content["finals"]
 
-    def finalists(self, n: int) -> list[Config]:
-        """Return the configurations with the lowest validation losses."""
-        ranked = sorted(self.trials, key=lambda trial: trial["loss"])
-        return [trial["config"] for trial in ranked[:n]]
+    def losses(self, config: Config) -> list[float]:
+        """Return the validation losses of a configuration: its trial's, then those on other data."""
+        runs = (run for kind in ("trials", "finals") for run in self.content[kind])
+        return [run["loss"] for run in runs if run["config"] == config]
 
-    def best(self, n_finalists: int) -> Config:
-        """Return the finalist with the lowest mean validation loss."""
-
-        def mean(config: Config) -> float:
-            return float(np.mean([final["loss"] for final in self.finals if final["config"] == config]))
-
-        return min(self.finalists(n_finalists), key=mean)
+    def leader(self) -> Config:
+        """Return the configuration with the lowest mean validation loss over its runs so far."""
+        configs = [trial["config"] for trial in self.trials]
+        return min(configs, key=lambda config: float(np.mean(self.losses(config))))
 
     def add(self, kind: str, entry: dict[str, Any]) -> None:
         """Append a trial or a seed, and write the file anew, whole or not at all."""
@@ -87,7 +85,7 @@ def rounded(number: float) -> float:
 def tune(problem: Problem, method: Method, store: Store, n_trials: int, tell: Callable[[str], None]) -> None:
     """Propose configurations and note their validation losses until there are ``n_trials`` of them."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    parts, space = problem.load(TUNING_SEED), dict(method.space)
+    parts, space = problem.load(TUNING_SEED), dict(method.space(problem))
     for index in range(len(store.trials), n_trials):
         study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=index))
         for done in store.trials:
@@ -98,17 +96,17 @@ def tune(problem: Problem, method: Method, store: Store, n_trials: int, tell: Ca
         tell(f"{problem.name} {method.title}: trial {index + 1}, best {min(t['loss'] for t in store.trials):.4g}")
 
 
-def compare_finalists(problem: Problem, method: Method, store: Store, tell: Callable[[str], None]) -> None:
-    """Run the best few configurations on other data and initialisations."""
-    done = [(final["config"], final["seed"]) for final in store.finals]
-    n_finalists, n_seeds = problem.finals
-    for seed in range(FINAL_SEED, FINAL_SEED + n_seeds):
-        missing = [config for config in store.finalists(n_finalists) if (config, seed) not in done]
-        for config in missing:
-            parts = problem.load(seed)
-            loss = validation_loss(problem, method, parts, config, seed)
-            store.add("finals", {"config": config, "seed": seed, "loss": loss})
-            tell(f"{problem.name} {method.title}: final {len(store.finals)}")
+def confirm_leader(problem: Problem, method: Method, store: Store, tell: Callable[[str], None]) -> None:
+    """Run the leading configuration on other data and initialisations until one has led on all of them."""
+    while len(store.finals) < MOST_FINALS * problem.finals:
+        leader = store.leader()
+        n_runs = len(store.losses(leader)) - 1
+        if n_runs == problem.finals:
+            break
+        seed = FINAL_SEED + n_runs
+        loss = validation_loss(problem, method, problem.load(seed), leader, seed)
+        store.add("finals", {"config": leader, "seed": seed, "loss": loss})
+        tell(f"{problem.name} {method.title}: leader's run {n_runs + 1}, loss {loss:.4g}")
 
 
 def validation_loss(problem: Problem, method: Method, parts: Parts, config: Config, seed: int) -> float:
@@ -130,7 +128,7 @@ def finite(raw: np.ndarray) -> np.ndarray:
 
 def rerun(problem: Problem, method: Method, store: Store, n_seeds: int, tell: Callable[[str], None]) -> None:
     """Run the best configuration on the data and the initialisation of each seed."""
-    best = store.best(problem.finals[0])
+    best = store.leader()
     if store.content["config"] != best:
         store.content |= {"config": best, "seeds": []}
     for seed in range(len(store.seeds), n_seeds):

@@ -11,7 +11,7 @@ import numpy as np
 from . import trust_region_trees
 from .data import Parts
 from .problems import Problem
-from .protocol import Config, Fitted, Method, Point, between, whole
+from .protocol import Config, Fitted, Method, Point, always, between, whole
 
 #: Learning rate and regularisation; of the unconstrained, depth as well.
 MATCHED = {"learning_rate": between(0.02, 1.0), "reg_lambda": between(1e-4, 100.0)}
@@ -112,9 +112,11 @@ def fit_catboost(problem: Problem, parts: Parts, config: Config, seed: int) -> F
 
 
 METHODS = [
-    Method("xgboost", "XGBoost, matched", MATCHED, partial(fit_xgboost, matched=True), "xgboost"),
-    Method("trboost", "TRBoost-style trees, matched", trust_region_trees.SPACE, trust_region_trees.fit, "xgboost"),
-    Method("xgboost_free", "XGBoost, unconstrained", FREE, partial(fit_xgboost, matched=False), "xgboost"),
-    Method("lightgbm_free", "LightGBM, unconstrained", FREE, fit_lightgbm, "lightgbm"),
-    Method("catboost_free", "CatBoost, unconstrained", FREE, fit_catboost, "catboost"),
+    Method("xgboost", "XGBoost, matched", always(MATCHED), partial(fit_xgboost, matched=True), "xgboost"),
+    Method(
+        "trboost", "TRBoost-style trees, matched", always(trust_region_trees.SPACE), trust_region_trees.fit, "xgboost"
+    ),
+    Method("xgboost_free", "XGBoost, unconstrained", always(FREE), partial(fit_xgboost, matched=False), "xgboost"),
+    Method("lightgbm_free", "LightGBM, unconstrained", always(FREE), fit_lightgbm, "lightgbm"),
+    Method("catboost_free", "CatBoost, unconstrained", always(FREE), fit_catboost, "catboost"),
 ]
