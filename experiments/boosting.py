@@ -34,7 +34,7 @@ def ours(config: Config) -> TrustRegion:
 
 
 def shrunk(config: Config) -> TrustRegion:
-    """Return the paper's trust region with a boosting rate; without a solve there is nothing to solve for again."""
+    """Return the library's trust region without re-solves, for a method that does not solve for weights at the end."""
     return TrustRegion(reg_lambda=config["reg_lambda"], rate=config["rate"], resolves=0)
 
 

@@ -2,6 +2,7 @@
 
 import gzip
 import hashlib
+import http.client
 import os
 import struct
 import urllib.request
@@ -28,12 +29,11 @@ class Parts(NamedTuple):
 
 
 class Remote(NamedTuple):
-    """A file at its public home, how long it is, and its SHA-256 where that is known."""
+    """A file at its public home, and how long it is."""
 
     name: str
     url: str
-    size: int | None = None
-    sha256: str | None = None
+    size: int
 
 
 class DataError(RuntimeError):
@@ -76,6 +76,13 @@ def fingerprint(arrays: Iterable[np.ndarray]) -> str:
     return total.hexdigest()
 
 
+def named(found: dict[str, np.ndarray], *names: str) -> tuple[np.ndarray, ...]:
+    """Return the arrays of these names."""
+    if missing := [name for name in names if name not in found]:
+        raise DataError(f"the file in {folder()} lacks {', '.join(missing)}: it is not the data set")
+    return tuple(found[name] for name in names)
+
+
 def check(name: str, arrays: Iterable[np.ndarray], where: object) -> None:
     """Raise :class:`DataError` unless the numbers are those of the data set."""
     if fingerprint(arrays) != FINGERPRINTS[name]:
@@ -108,23 +115,24 @@ def downloads() -> Path:
 
 
 def fetch(remote: Remote) -> Path:
-    """Return the local copy of a remote file, downloaded whole if need be."""
-    path = downloads() / remote.name
-    if path.exists() and (remote.size is None or path.stat().st_size == remote.size):
-        return path
-    part = path.with_name(path.name + ".part")
+    """Return the local copy of a remote file: in the data folder, else downloaded whole if need be."""
+    home, path = folder(), downloads() / remote.name
+    for place in (path,) if home is None else (home / remote.name, path):
+        if place.exists() and place.stat().st_size == remote.size:
+            return place
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
         with urllib.request.urlopen(remote.url, timeout=60) as answer, open(part, "wb") as file, Progress() as progress:
             bar = progress.add_task(remote.name, total=remote.size)
             while chunk := answer.read(1 << 20):
                 file.write(chunk)
                 progress.update(bar, advance=len(chunk))
-    except OSError as error:
+    except (OSError, http.client.HTTPException) as error:
         raise DataError(
             f"{remote.name} is neither in the folder that VPBOOST_DATA names nor could it be fetched from {remote.url} "
             f"({error}); download it by hand into {path.parent}"
         ) from error
-    if remote.size is not None and part.stat().st_size != remote.size:
+    if part.stat().st_size != remote.size:
         raise DataError(f"{remote.url} gave {part.stat().st_size} bytes instead of {remote.size}; try again")
     part.replace(path)
     return path
@@ -150,7 +158,7 @@ def mnist_arrays() -> tuple[np.ndarray, ...]:
     """Return training images and labels, test images and labels."""
     found = local("mnist.npz")
     if found is not None:
-        arrays = tuple(found[name] for name in ("x_train", "y_train", "x_test", "y_test"))
+        arrays = named(found, "x_train", "y_train", "x_test", "y_test")
         where: object = folder()
     else:
         paths = [fetch(remote) for remote in MNIST]
@@ -184,11 +192,11 @@ def mnist(seed: int) -> Parts:
 
 
 @cache
-def cdr_arrays() -> tuple[np.ndarray, np.ndarray]:
+def cdr_arrays() -> tuple[np.ndarray, ...]:
     """Return the 800 inputs and outputs."""
     found = local("cdr.npz")
     if found is not None:
-        arrays, where = (found["X"], found["C"]), folder()
+        arrays, where = named(found, "X", "C"), folder()
     else:
         where = fetch(CDR)
         arrays = read_mat(where)
@@ -196,7 +204,7 @@ def cdr_arrays() -> tuple[np.ndarray, np.ndarray]:
     return arrays
 
 
-def read_mat(path: Path) -> tuple[np.ndarray, np.ndarray]:
+def read_mat(path: Path) -> tuple[np.ndarray, ...]:
     """Return the inputs and outputs in the CDR file."""
     from scipy.io import loadmat
 
@@ -209,7 +217,8 @@ def read_mat(path: Path) -> tuple[np.ndarray, np.ndarray]:
 
 def cdr(seed: int) -> Parts:
     """Return the CDR data split 70/15/15."""
-    return scaled(split(*cdr_arrays(), seed))
+    x, y = cdr_arrays()
+    return scaled(split(x, y, seed))
 
 
 def cdr_published(seed: int) -> Parts:
@@ -234,7 +243,7 @@ def higgs(seed: int) -> Parts:
     found = local("higgs.npz")
     if found is None:
         return scaled(higgs_whole(fetch(HIGGS), seed))
-    x, y = found["X"], found["y"]
+    x, y = named(found, "X", "y")
     check("higgs.npz", (x, y), home)
     return scaled(split(x.astype(float), y.astype(int), seed))
 

@@ -144,7 +144,7 @@ def fit(problem: Problem, parts: Parts, config: Config, seed: int) -> Fitted:
     settings = loss, jnp.float32(config["reg_lambda"]), jnp.float32(config["step_size"])
     learners, factor = first(fresh, 0), problem.loss_factor(n_outputs)
     curve: list[Point] = []
-    best = learners
+    best, best_loss = learners, np.inf
     for stage in range(problem.n_learners):
         key, one, two = jax.random.split(key, 3)
         new = jax.tree.map(lambda array, stage=stage: array[stage], fresh)
@@ -157,8 +157,8 @@ def fit(problem: Problem, parts: Parts, config: Config, seed: int) -> Fitted:
         losses = [
             factor * float(true_loss(learners, loss, (r, t, constant[None]))) for r, t in ((x, y), (x_val, y_val))
         ]
-        if not losses[1] >= min((point.validation for point in curve), default=np.inf):
-            best = learners
+        if losses[1] < best_loss:
+            best, best_loss = learners, losses[1]
         curve.append(Point(stage + 1, time.perf_counter() - began, *losses))
     parameters = sum(array.size for array in learners) - width * width
     seconds = time.perf_counter() - began

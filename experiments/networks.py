@@ -15,16 +15,14 @@ import numpy as np
 import optax
 from jaxtyping import Array
 
-from vpboost import Loss
+from vpboost import Loss, SquaredError
 from vpboost.featurizers import columns, count_parameters, with_bias
 from vpboost.reduced import Derivatives, optimal_weights, optimal_weights_cg, reduce_block, uses_cg
 
 from .data import Parts
 from .problems import Problem
-from .protocol import Config, Fitted, Method, Point, always, between
+from .protocol import Config, Fitted, Method, Point, Space, between
 
-#: Learning rate and weight of the penalty on the linear weights.
-SPACE = {"step_size": between(1e-4, 0.2), "reg_lambda": between(1e-9, 1e-2)}
 #: How often the losses are recorded; the best record is kept.
 RECORDS = 20
 #: Newton steps at every gradient evaluation, and before the first one.
@@ -33,6 +31,11 @@ NEWTON_STEPS, FIRST_NEWTON_STEPS = 2, 15
 CG = (1e-5, 20)
 #: Lengths of a Newton step that are tried.
 LENGTHS = 0.5 ** np.arange(6)
+
+
+def space(problem: Problem) -> Space:
+    """Learning rate and weight of the penalty on the linear weights."""
+    return {"step_size": between(1e-4, 0.2), "reg_lambda": between(1e-9, 0.1 * problem.largest_lambda)}
 
 
 class Network(NamedTuple):
@@ -96,6 +99,9 @@ def newton(loss: Loss, z: Array, target: Array, constant: Array, weights: Array,
             blocks = jax.tree.map(lambda leaf: leaf[None], derivatives)
             return optimal_weights_cg(z[None], blocks, reg, weights, *CG).weights
         return optimal_weights(reduce_block(z, derivatives), reg).weights
+
+    if isinstance(loss, SquaredError):
+        return target_of_newton(weights)  # in closed form
 
     def one(weights: Array, _: None) -> tuple[Array, None]:
         step = target_of_newton(weights) - weights
@@ -198,6 +204,8 @@ def fit(problem: Problem, parts: Parts, config: Config, seed: int, project: bool
     x, x_val = side_by_side(parts.x_train), side_by_side(parts.x_val)
     reg, step_size = jnp.float32(config["reg_lambda"]), jnp.float32(config["step_size"])
     total = problem.max_steps * (problem.n_learners if as_long_as_ensemble else 1)
+    chunk = max(total // RECORDS, 1)
+    total -= total % chunk
     trainer = Trainer(problem.loss, project, total, problem.batch_size)
     network = trainer.settled(start(problem, parts, y, seed), x, y, reg)
     theta = eqx.filter(network.module, eqx.is_inexact_array)
@@ -208,14 +216,14 @@ def fit(problem: Problem, parts: Parts, config: Config, seed: int, project: bool
         return factor * float(jnp.mean(problem.loss.value(network.predict(x), y)))
 
     curve: list[Point] = []
-    best, chunk = network, max(total // RECORDS, 1)
+    best, best_loss = network, np.inf
     for done in range(chunk, total + 1, chunk):
         key = jax.random.fold_in(jax.random.key(seed), done)
         network, memory = trainer.steps(network, memory, key, x, y, step_size, reg, chunk)
         shown = trainer.settled(network, x, y, reg)
         point = Point(done, time.perf_counter() - began, loss(shown, x, y), loss(shown, x_val, y_val))
-        if not curve or not point.validation >= min(p.validation for p in curve):
-            best = shown
+        if point.validation < best_loss:
+            best, best_loss = shown, point.validation
         curve.append(point)
     parameters = count_parameters(network.module) + network.weights.size
     seconds = time.perf_counter() - began
@@ -226,7 +234,7 @@ METHODS = [
     Method(
         f"network{'_vp' if project else ''}{'_long' if long else ''}",
         f"Full NN{'+VP' if project else ''}{', all steps' if long else ''}",
-        always(SPACE),
+        space,
         partial(fit, project=project, as_long_as_ensemble=long),
     )
     for long in (False, True)

@@ -59,7 +59,7 @@ def run(names: Sequence[str], arguments: Sequence[str] | None = None) -> None:
         with Progress(*columns, console=console) as progress:
             bar = progress.add_task(name, total=len(methods) * (options.trials + problem.finals + options.seeds))
             for method in methods:
-                store = Store(options.results, name, method)
+                store = Store(options.results, problem, method)
                 done = min(len(store.trials), options.trials) + min(len(store.seeds), options.seeds)
                 progress.update(bar, advance=done + min(len(store.finals), problem.finals))
 

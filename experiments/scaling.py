@@ -21,7 +21,7 @@ from vpboost import MLP, SquaredError, Stage, Training, TrustRegion, boost
 
 from .data import Parts, scaled, split
 from .runner import QUICK_RESULTS
-from .study import RESULTS, rounded
+from .study import RESULTS, rounded, write_whole
 
 OUTPUTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 N_SEEDS, N_LEARNERS, MAX_STEPS = 5, 8, 200
@@ -69,7 +69,8 @@ def comparison(found: dict[str, Any]) -> dict[int, dict[str, Any]]:
         for method in METHODS:
             pairs = [(seed["gd"], seed[method]) for seed in found[key]]
             times = [seconds_to(curve, base[-1][1]) for base, curve in pairs]
-            speedups = [base[-1][0] / seconds for (base, _), seconds in zip(pairs, times, strict=True)]
+            own = [seconds_to(base, base[-1][1]) for base, _ in pairs]
+            speedups = [one / other for one, other in zip(own, times, strict=True)]
             ratios = [base[-1][1] / curve[-1][1] for base, curve in pairs]
             rows[n_outputs][method] = {
                 "seconds": float(np.mean(times)),
@@ -101,8 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             | {"step_sizes": best}
             for seed in range(n_seeds)
         ]
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(found).replace('{"gd"', '\n{"gd"') + "\n")
+        write_whole(path, json.dumps(found).replace('{"gd"', '\n{"gd"') + "\n")
     for n_outputs, row in comparison(found).items():
         times = ", ".join(
             f"{m} {row[m]['speedup']:.2f}x, MSE ratio {row[m]['loss_ratio']:.3g}" for m in METHODS if m != "gd"

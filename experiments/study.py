@@ -10,7 +10,6 @@ seeded by the number of the trial.
 """
 
 import json
-import math
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -27,7 +26,9 @@ RESULTS = Path(__file__).parent / "results"
 #: The data and the initialisation that are tuned on.
 TUNING_SEED = 0
 #: The first of the seeds that a leader must hold its place on, and the most runs for it, by seed.
-FINAL_SEED, MOST_FINALS = 1001, 20
+FINAL_SEED, MOST_FINALS = 1001, 10
+#: The first of the seeds that are reported: none that was tuned on.
+FIRST_SEED = 1
 #: What a trial counts that ended in a loss that is no number.
 WORST = 1e12
 
@@ -35,12 +36,15 @@ WORST = 1e12
 class Store:
     """The results of one method on one problem, in one file."""
 
-    def __init__(self, results: Path, problem: str, method: Method):
-        self.path = results / problem / f"{method.name}.json"
+    def __init__(self, results: Path, problem: Problem, method: Method):
+        self.path = results / problem.name / f"{method.name}.json"
         empty: dict[str, Any] = {"config": None, "trials": [], "finals": [], "seeds": []}
-        self.content: dict[str, Any] = {"problem": problem, "method": method.name} | empty
+        head = {"problem": problem.name, "method": method.name, "settings": problem.settings()}
+        self.content: dict[str, Any] = head | empty
         if self.path.exists():
             self.content |= json.loads(self.path.read_text())
+        if self.content["settings"] != head["settings"]:
+            raise ValueError(f"{self.path} is of other settings, {self.content['settings']}: move it away")
 
     @property
     def trials(self) -> list[dict[str, Any]]:
@@ -62,19 +66,28 @@ class Store:
         runs = (run for kind in ("trials", "finals") for run in self.content[kind])
         return [run["loss"] for run in runs if run["config"] == config]
 
-    def leader(self) -> Config:
-        """Return the configuration with the lowest mean validation loss over its runs so far."""
-        configs = [trial["config"] for trial in self.trials]
+    def leader(self, n_runs: int = 1) -> Config:
+        """Return the configuration with the lowest mean validation loss, of those with so many runs or more."""
+        configs = [trial["config"] for trial in self.trials if len(self.losses(trial["config"])) >= n_runs]
         return min(configs, key=lambda config: float(np.mean(self.losses(config))))
+
+    def winner(self) -> Config:
+        """Return the leader of those configurations that have the most runs."""
+        return self.leader(max(len(self.losses(trial["config"])) for trial in self.trials))
 
     def add(self, kind: str, entry: dict[str, Any]) -> None:
         """Append a trial or a seed, and write the file anew, whole or not at all."""
         self.content[kind].append(entry)
         text = json.dumps(self.content).replace('{"config"', '\n{"config"').replace('{"seed"', '\n{"seed"')
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        part = self.path.with_suffix(f".{os.getpid()}.part")
-        part.write_text(text + "\n")
-        part.replace(self.path)
+        write_whole(self.path, text + "\n")
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(f".{os.getpid()}.part")
+    part.write_text(text)
+    part.replace(path)
 
 
 def rounded(number: float) -> float:
@@ -101,7 +114,7 @@ def confirm_leader(problem: Problem, method: Method, store: Store, tell: Callabl
     while len(store.finals) < MOST_FINALS * problem.finals:
         leader = store.leader()
         n_runs = len(store.losses(leader)) - 1
-        if n_runs == problem.finals:
+        if n_runs >= problem.finals:
             break
         seed = FINAL_SEED + n_runs
         loss = validation_loss(problem, method, problem.load(seed), leader, seed)
@@ -110,10 +123,9 @@ def confirm_leader(problem: Problem, method: Method, store: Store, tell: Callabl
 
 
 def validation_loss(problem: Problem, method: Method, parts: Parts, config: Config, seed: int) -> float:
-    """Return the loss of a configuration on the validation part."""
-    fitted = method.fit(problem, parts, config, seed)
-    loss = problem.measure(finite(fitted.predict(parts.x_val)), parts.y_val)["loss"]
-    return rounded(loss) if math.isfinite(loss) else WORST
+    """Return the loss of a configuration on the validation part; :data:`WORST` for predictions that are no numbers."""
+    raw = method.fit(problem, parts, config, seed).predict(parts.x_val)
+    return rounded(problem.measure(raw, parts.y_val)["loss"]) if np.isfinite(raw).all() else WORST
 
 
 def shortened(value: Any) -> Any:
@@ -121,22 +133,19 @@ def shortened(value: Any) -> Any:
     return rounded(value) if isinstance(value, float) else value
 
 
-def finite(raw: np.ndarray) -> np.ndarray:
-    """Return predictions with what is no number replaced by something very wrong."""
-    return np.nan_to_num(raw, nan=1e6, posinf=1e6, neginf=-1e6)
-
-
 def rerun(problem: Problem, method: Method, store: Store, n_seeds: int, tell: Callable[[str], None]) -> None:
     """Run the best configuration on the data and the initialisation of each seed."""
-    best = store.leader()
+    best = store.winner()
     if store.content["config"] != best:
         store.content |= {"config": best, "seeds": []}
-    for seed in range(len(store.seeds), n_seeds):
+    wanted = range(FIRST_SEED, FIRST_SEED + n_seeds)
+    store.content["seeds"] = [entry for entry in store.seeds if entry["seed"] in wanted]
+    for seed in wanted[len(store.seeds) :]:
         parts = problem.load(seed)
         fitted = method.fit(problem, parts, best, seed)
-        test = problem.measure(finite(fitted.predict(parts.x_test)), parts.y_test)
-        validation = problem.measure(finite(fitted.predict(parts.x_val)), parts.y_val)["loss"]
-        train = problem.measure(finite(fitted.predict(parts.x_train)), parts.y_train)["loss"]
+        test = problem.measure(fitted.predict(parts.x_test), parts.y_test)
+        validation = problem.measure(fitted.predict(parts.x_val), parts.y_val)["loss"]
+        train = problem.measure(fitted.predict(parts.x_train), parts.y_train)["loss"]
         entry = {"seed": seed, "test": {name: rounded(value) for name, value in test.items()}}
         entry |= {"train_loss": rounded(train), "validation_loss": rounded(validation)}
         entry |= {"seconds": rounded(fitted.seconds), "parameters": int(fitted.parameters)}

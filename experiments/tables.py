@@ -21,36 +21,49 @@ def load(results: Path, problem: str) -> dict[str, dict[str, Any]]:
 
 
 def statistics(content: dict[str, Any]) -> dict[str, Any]:
-    """Return means and standard deviations over the seeds of a method."""
+    """Return means and standard deviations over the seeds of a method, and how many trials and seeds there were."""
     seeds = content["seeds"]
-    numbers: dict[str, list[float]] = {name: [seed["test"][name] for seed in seeds] for name in seeds[0]["test"]}
-    found: dict[str, Any] = {name: (float(np.mean(v)), float(np.std(v))) for name, v in numbers.items()}
-    found["seconds"] = float(np.median([seed["seconds"] for seed in seeds]))
-    found["parameters"] = round(float(np.mean([seed["parameters"] for seed in seeds])))
+    numbers = {name: [seed["test"][name] for seed in seeds] for name in seeds[0]["test"]}
+    numbers |= {name: [seed[name] for seed in seeds] for name in ("seconds", "parameters")}
+    found = {name: (float(np.mean(values)), float(np.std(values))) for name, values in numbers.items()}
     return found | {"trials": len(content["trials"]), "seeds": len(seeds)}
 
 
-def summary(results: Path, problem: str, titles: dict[str, str]) -> Table:
-    """Return a table of a problem's results for the terminal, best test loss first."""
+def cells_of(row: dict[str, Any], scores: Sequence[str]) -> list[str]:
+    """Return what a table shows of one method: loss, scores, time, size, effort."""
+    cells = [f"{row['loss'][0]:.3g} ± {row['loss'][1]:.1g}"]
+    cells += [f"{row[name][0]:.4f} ± {row[name][1]:.1g}" for name in scores]
+    cells += [f"{row['seconds'][0]:.2g} ± {row['seconds'][1]:.1g}"]
+    size, spread = (round(number) for number in row["parameters"])
+    return [*cells, f"{size:,} ± {spread:,}" if spread else f"{size:,}", str(row["trials"]), str(row["seeds"])]
+
+
+def rows_of(results: Path, problem: str) -> tuple[list[str], dict[str, list[str]]]:
+    """Return the headings of a table, and its cells by method, lowest loss first."""
     rows = {name: statistics(content) for name, content in load(results, problem).items()}
     scores = [score for score in SCORES if any(score in row for row in rows.values())]
-    table = Table(title=f"{problem}: test part, mean over seeds")
-    for heading in (
-        "method",
-        "loss",
-        "± std",
-        *(SCORES[s] for s in scores),
-        "seconds",
-        "parameters",
-        "trials",
-        "seeds",
-    ):
-        table.add_column(heading, justify="left" if heading == "method" else "right")
-    for name, row in sorted(rows.items(), key=lambda item: item[1]["loss"][0]):
-        loss = [f"{row['loss'][0]:.4g}", f"{row['loss'][1]:.1g}"]
-        sizes = [f"{row['seconds']:.2f}", f"{row['parameters']:,}", str(row["trials"]), str(row["seeds"])]
-        table.add_row(titles.get(name, name), *loss, *(f"{row[s][0]:.4f}" for s in scores), *sizes)
+    headings = [f"test {PROBLEMS[problem].loss_name}", *(SCORES[s] for s in scores)]
+    headings += ["seconds", "parameters", "trials", "seeds"]
+    ranked = sorted(rows.items(), key=lambda item: item[1]["loss"][0])
+    return headings, {name: cells_of(row, scores) for name, row in ranked}
+
+
+def summary(results: Path, problem: str, titles: dict[str, str]) -> Table:
+    """Return a table of a problem's results for the terminal."""
+    headings, rows = rows_of(results, problem)
+    table = Table("method", title=f"{problem}: mean over seeds ± standard deviation")
+    for heading in headings:
+        table.add_column(heading, justify="right")
+    for name, cells in rows.items():
+        table.add_row(titles[name], *cells)
     return table
+
+
+def full_table(results: Path, problem: str, titles: dict[str, str]) -> str:
+    """Return everything about one problem in Markdown."""
+    headings, rows = rows_of(results, problem)
+    lines = ["| method | " + " | ".join(headings) + " |", "|---|" + "---:|" * len(headings)]
+    return "\n".join(lines + [f"| {titles[name]} | " + " | ".join(cells) + " |" for name, cells in rows.items()])
 
 
 #: The rows of the paper's tables, in its order.
@@ -84,23 +97,3 @@ def cell(rows: dict[str, dict[str, Any]], method: str, name: str) -> str:
         return f"{mean:.4f}"
     best = mean == min(rows[m]["loss"][0] for m in PAPER_ROWS if m in rows)
     return f"**{mean:.3g}** ± {spread:.1g}" if best else f"{mean:.3g} ± {spread:.1g}"
-
-
-def full_table(results: Path, problem: str, titles: dict[str, str]) -> str:
-    """Return everything about one problem in Markdown, best loss first."""
-    rows = {name: statistics(content) for name, content in load(results, problem).items()}
-    scores = [score for score in SCORES if any(score in row for row in rows.values())]
-    headings = [
-        "test " + PROBLEMS[problem].loss_name,
-        *(SCORES[s] for s in scores),
-        "seconds",
-        "parameters",
-        "trials",
-        "seeds",
-    ]
-    lines = ["| method | " + " | ".join(headings) + " |", "|---|" + "---:|" * len(headings)]
-    for name, row in sorted(rows.items(), key=lambda item: item[1]["loss"][0]):
-        cells = [f"{row['loss'][0]:.3g} ± {row['loss'][1]:.1g}", *(f"{row[s][0]:.4f}" for s in scores)]
-        cells += [f"{row['seconds']:.2g}", f"{row['parameters']:,}", str(row["trials"]), str(row["seeds"])]
-        lines.append(f"| {titles[name]} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)

@@ -15,7 +15,7 @@ from rich.progress import track
 
 from .problems import PROBLEMS
 from .runner import METHODS, QUICK_RESULTS
-from .study import RESULTS, rounded
+from .study import FIRST_SEED, RESULTS, rounded, write_whole
 from .tables import load
 
 TASKS, N_SEEDS = ("task1", "task2", "task3"), 5
@@ -25,15 +25,15 @@ def measure(name: str, method: str, config: dict[str, Any], n_seeds: int, quick:
     """Return the time of a first fit, and times and test losses of later ones."""
     problem = PROBLEMS[name].quick() if quick else PROBLEMS[name]
     fit = METHODS[method].fit
-    first = fit(problem, problem.load(0), config, 0).seconds
+    first = fit(problem, problem.load(FIRST_SEED), config, FIRST_SEED).seconds
     runs = []
-    for seed in range(n_seeds):
+    for seed in range(FIRST_SEED, FIRST_SEED + n_seeds):
         parts = problem.load(seed)
         fitted = fit(problem, parts, config, seed)
         runs.append(
             [rounded(fitted.seconds), rounded(problem.measure(fitted.predict(parts.x_test), parts.y_test)["loss"])]
         )
-    return {"first_seconds": rounded(first), "runs": runs}
+    return {"config": config, "first_seconds": rounded(first), "runs": runs}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -46,7 +46,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     path = results / "timing.json"
     found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     stored = {task: load(results, task) for task in TASKS}
-    wanted = [(task, method) for task in TASKS for method in stored[task] if method not in found.get(task, {})]
+    wanted = [
+        (task, method)
+        for task in TASKS
+        for method, content in stored[task].items()
+        if found.get(task, {}).get(method, {}).get("config") != content["config"]
+    ]
     if not wanted and not found:
         raise SystemExit(f"{results} holds no results of {', '.join(TASKS)}: run these first")
     for task, method in track(wanted, "timing"):
@@ -54,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         found.setdefault(task, {})[method] = measure(
             task, method, config, 2 if options.quick else N_SEEDS, options.quick
         )
-        path.write_text(json.dumps(found, indent=1) + "\n")
+        write_whole(path, json.dumps(found, indent=1) + "\n")
     for task, times in found.items():
         for method, entry in times.items():
             seconds = sorted(run[0] for run in entry["runs"])

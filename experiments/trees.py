@@ -17,15 +17,8 @@ from .protocol import Config, Fitted, Method, Point, always, between, whole
 MATCHED = {"learning_rate": between(0.02, 1.0), "reg_lambda": between(1e-4, 100.0)}
 FREE = MATCHED | {"depth": whole(3, 9)}
 THREADS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-#: Trees of the unconstrained boosters, ended by early stopping.
-MOST_TREES, PATIENCE = 2000, 50
-#: A round takes XGBoost and CatBoost about a second with CDR's 72 outputs.
-MOST_WIDE_TREES, WIDE = 300, 16
-
-
-def most_trees(n_outputs: int) -> int:
-    """Return the most rounds of an unconstrained booster."""
-    return MOST_WIDE_TREES if n_outputs > WIDE else MOST_TREES
+#: Rounds without progress after which the unconstrained boosters stop.
+PATIENCE = 50
 
 
 def flat(x: np.ndarray) -> np.ndarray:
@@ -42,7 +35,7 @@ def fit_xgboost(problem: Problem, parts: Parts, config: Config, seed: int, match
     """Fit XGBoost, with as many trees as match the ensemble's capacity or as many as help."""
     import xgboost
 
-    n_trees, depth = problem.trees if matched else (most_trees(problem.n_outputs(parts)), config["depth"])
+    n_trees, depth = problem.trees if matched else (problem.most_trees, config["depth"])
     objective = {"regression": "reg:squarederror", "binary": "binary:logistic", "multiclass": "multi:softprob"}
     metric = {"regression": "rmse", "binary": "logloss", "multiclass": "mlogloss"}[problem.kind]
     estimator = xgboost.XGBRegressor if problem.kind == "regression" else xgboost.XGBClassifier
@@ -75,7 +68,7 @@ def fit_lightgbm(problem: Problem, parts: Parts, config: Config, seed: int) -> F
     x, x_val, models, began = flat(parts.x_train), flat(parts.x_val), [], time.perf_counter()
     for output in outputs:
         model = estimator(
-            n_estimators=MOST_TREES, learning_rate=config["learning_rate"], reg_lambda=config["reg_lambda"],
+            n_estimators=problem.most_trees, learning_rate=config["learning_rate"], reg_lambda=config["reg_lambda"],
             num_leaves=2 ** config["depth"] - 1, max_depth=config["depth"], n_jobs=THREADS, random_state=seed,
             verbose=-1,
         )  # fmt: skip
@@ -100,7 +93,7 @@ def fit_catboost(problem: Problem, parts: Parts, config: Config, seed: int) -> F
     several = {"loss_function": "MultiRMSE"} if np.ndim(parts.y_train) > 1 else {}
     estimator = catboost.CatBoostRegressor if problem.kind == "regression" else catboost.CatBoostClassifier
     model = estimator(
-        iterations=most_trees(n_outputs), learning_rate=config["learning_rate"],
+        iterations=problem.most_trees, learning_rate=config["learning_rate"],
         l2_leaf_reg=config["reg_lambda"], depth=config["depth"], early_stopping_rounds=PATIENCE, thread_count=THREADS,
         random_seed=seed, verbose=False, allow_writing_files=False, **several,
     )  # fmt: skip
