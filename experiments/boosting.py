@@ -1,7 +1,6 @@
 """The paper's boosting methods: they differ in when the linear weights are solved for."""
 
 import time
-from collections.abc import Callable
 from functools import partial
 
 from optuna.distributions import FloatDistribution
@@ -23,29 +22,19 @@ def more_space(problem: Problem) -> Space:
     return {**paper_space(problem), "rate": between(0.05, 1.0), "inherit": FloatDistribution(0.0, 0.9)}
 
 
-def paper(config: Config) -> TrustRegion:
-    """Return Algorithm 2 as the paper has it."""
-    return TrustRegion.paper(reg_lambda=config["reg_lambda"])
+def trust_region(method: str, config: Config) -> TrustRegion:
+    """Return Algorithm 2 as the paper has it, or, with a boosting rate, the library's.
+
+    The library solves a rejected learner again; that makes no sense for a method that does not solve at the end.
+    """
+    if "rate" not in config:
+        return TrustRegion.paper(reg_lambda=config["reg_lambda"])
+    return TrustRegion(
+        reg_lambda=config["reg_lambda"], rate=config["rate"], **({"resolves": 0} if method == "gd" else {})
+    )
 
 
-def ours(config: Config) -> TrustRegion:
-    """Return the library's trust region: a boosting rate, and rejected learners are solved for again."""
-    return TrustRegion(reg_lambda=config["reg_lambda"], rate=config["rate"])
-
-
-def shrunk(config: Config) -> TrustRegion:
-    """Return the library's trust region without re-solves, for a method that does not solve for weights at the end."""
-    return TrustRegion(reg_lambda=config["reg_lambda"], rate=config["rate"], resolves=0)
-
-
-def fit(
-    problem: Problem,
-    parts: Parts,
-    config: Config,
-    seed: int,
-    method: str,
-    trust_region: Callable[[Config], TrustRegion] = paper,
-) -> Fitted:
+def fit(problem: Problem, parts: Parts, config: Config, seed: int, method: str, candidates: bool = False) -> Fitted:
     """Boost; the learners after the lowest validation loss are dropped."""
     curve: list[Point] = []
     factor = problem.loss_factor(problem.n_outputs(parts))
@@ -67,8 +56,9 @@ def fit(
             step_size=config["step_size"],
             batch_size=problem.batch_size,
             inherit=config.get("inherit", 0.0),
+            candidates=problem.candidates if candidates else 1,
         ),
-        trust_region=trust_region(config),
+        trust_region=trust_region(method, config),
         bias=problem.bias,
         validation=(parts.x_val, parts.y_val),
         seed=seed,
@@ -89,6 +79,6 @@ TITLES = {
 }
 METHODS = [
     *(Method(name, title, paper_space, partial(fit, method=name)) for name, title in TITLES.items()),
-    Method("gd_more", "GDBoost, our additions", more_space, partial(fit, method="gd", trust_region=shrunk)),
-    Method("vp_more", "VPBoost, our additions", more_space, partial(fit, method="vp", trust_region=ours)),
+    Method("gd_more", "GDBoost, our additions", more_space, partial(fit, method="gd", candidates=True)),
+    Method("vp_more", "VPBoost, our additions", more_space, partial(fit, method="vp", candidates=True)),
 ]

@@ -24,9 +24,9 @@ from .runner import QUICK_RESULTS
 from .study import RESULTS, rounded, write_whole
 
 OUTPUTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
-N_SEEDS, N_LEARNERS, MAX_STEPS = 5, 8, 200
+N_SEEDS, N_LEARNERS, MAX_STEPS = 5, 8, 100
 #: Step sizes that are tried for each method and number of outputs; the best by validation is used.
-STEP_SIZES = (0.01, 0.03, 0.1)
+STEP_SIZES = (0.03, 0.1)
 #: GDBoost, VPBoost, and VPBoost whose featurizers see at most so many combinations of the outputs.
 METHODS: dict[str, dict[str, Any]] = {"gd": {"method": "gd"}, "vp": {}, "vp_sketch": {"sketch": 16}}
 
