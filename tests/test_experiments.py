@@ -248,10 +248,12 @@ def test_quick_pictures_timing_and_scaling(tmp_path, capsys):
 
 def test_the_report_draws_and_tells_what_is_stored(tmp_path):
     page = tmp_path / "results.md"
-    page.write_text("".join(f"<!-- begin {name} -->\nold\n<!-- end {name} -->\n" for name in ("tasks", "claims")))
+    page.write_text(
+        "".join(f"<!-- begin {name} -->\nto be replaced\n<!-- end {name} -->\n" for name in ("tasks", "claims"))
+    )
     report.main(["--page", str(page)])
     text = page.read_text()
-    assert "old" not in text
+    assert "to be replaced" not in text
     assert "| VPBoost |" in text
     assert "VPBoost has the lowest loss among boosting methods on task1" in text
     drawn = {path.name for path in (tmp_path / "results").iterdir()}
