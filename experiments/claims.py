@@ -97,7 +97,7 @@ def scaling_verdicts(results: Path) -> list[Verdict]:
     found = []
     for method, title in (("vp", ""), ("vp_sketch", ", on 16 combinations of outputs")):
         speedups = {n: rows[n][method]["speedup"] for n in sorted(rows)}
-        numbers = ", ".join(f"{speedup:.1f}× at {n:,}" for n, speedup in speedups.items())
+        numbers = ", ".join(f"{speedup:.2g}× at {n:,}" for n, speedup in speedups.items())
         found.append(Verdict(first + title, "yes" if min(speedups.values()) > 1 else "no", numbers))
         beyond = [n for n in speedups if n >= 128]
         held = "yes" if beyond and min(speedups[n] for n in beyond) >= 0.9 * speedups[beyond[0]] else "no"

@@ -73,7 +73,8 @@ def comparison(found: dict[str, Any]) -> dict[int, dict[str, Any]]:
             speedups = [one / other for one, other in zip(own, times, strict=True)]
             ratios = [base[-1][1] / curve[-1][1] for base, curve in pairs]
             rows[n_outputs][method] = {
-                "seconds": float(np.mean(times)),
+                "seconds": float(np.median(times)),
+                "never": int(np.sum(np.isinf(times))),
                 "speedup": float(np.median(speedups)),
                 "total_seconds": float(np.mean([curve[-1][0] for _, curve in pairs])),
                 "loss_ratio": float(np.median(ratios)),
