@@ -208,7 +208,7 @@ def test_unknown_methods_are_refused(capsys):
 QUICK = {
     "task1": ["gd", "vp_more", "network", "network_vp", "grownet", "xgboost", "trboost", "lightgbm_free"],
     "task2": ["vp", "network_vp", "xgboost_free", "trboost", "catboost_free"],
-    "task3": ["vp", "network_vp", "grownet", "xgboost", "trboost", "lightgbm_free"],
+    "task3": ["vp", "network_vp", "xgboost", "trboost", "lightgbm_free"],
 }
 
 

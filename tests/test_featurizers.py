@@ -57,14 +57,15 @@ def test_featurizers_keep_the_protocol(name, x64):
     """A 1-D feature vector, all parameters trainable, derivatives in x that match finite differences."""
     shape = (2, 9, 8) if name == "ConvNet" else (3,)
     rows = jax.random.normal(jax.random.key(1), (40, *shape))
-    module = ALL[name](jax.random.key(0), rows)
-    features = module(rows[0])
+    module = eqx.filter_jit(ALL[name])(jax.random.key(0), rows)
+    call = jax.jit(lambda x: module(x))  # compiled: there are hundreds of calls
+    features = call(rows[0])
     assert features.ndim == 1
     assert features.dtype == jnp.float64
-    slopes = eqx.filter_grad(lambda m: jnp.sum(jax.vmap(m)(rows) ** 2))(module)
+    slopes = eqx.filter_jit(eqx.filter_grad(lambda m: jnp.sum(jax.vmap(m)(rows) ** 2)))(module)
     assert all(jnp.any(leaf != 0) for leaf in jax.tree.leaves(slopes)), "every parameter matters"
-    jacobian = jax.jacrev(module)(rows[0]).reshape(features.size, -1)
-    numeric = central_difference(lambda v: module(jnp.asarray(v.reshape(shape))), np.asarray(rows[0]).ravel())
+    jacobian = jax.jacrev(call)(rows[0]).reshape(features.size, -1)
+    numeric = central_difference(lambda v: call(jnp.asarray(v.reshape(shape))), np.asarray(rows[0]).ravel())
     np.testing.assert_allclose(jacobian, numeric, atol=1e-7)
 
 
@@ -174,10 +175,10 @@ def test_convolution_and_its_slopes_match_equinox(channels, size):
 
 
 def test_the_maps_of_a_fresh_convnet_are_centred_so_none_is_dead():
-    images = jax.random.uniform(jax.random.key(1), (50, 28, 28))
-    for seed in range(10):
-        module = ConvNet(jax.random.key(seed), images)
-        assert jnp.std(jax.vmap(module)(images), axis=0).max() > 0
+    images, make = jax.random.uniform(jax.random.key(1), (50, 28, 28)), eqx.filter_jit(ConvNet)
+    for seed in range(5):
+        module = make(jax.random.key(seed), images)
+        assert jnp.std(columns(module, jnp.moveaxis(images, 0, -1)), axis=1).max() > 0
     pooled = max_pool(convolve(module.convolutions[0], jnp.moveaxis(images, 0, -1)[None]), 4, 1)
     np.testing.assert_allclose(pooled.mean(), 0, atol=1e-5)
 
