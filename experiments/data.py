@@ -16,16 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from rich.progress import Progress
 
-
-class Parts(NamedTuple):
-    """Training, validation and test parts."""
-
-    x_train: np.ndarray
-    y_train: np.ndarray
-    x_val: np.ndarray
-    y_val: np.ndarray
-    x_test: np.ndarray
-    y_test: np.ndarray
+from vpboost.datasets import Split as Parts
 
 
 class Remote(NamedTuple):

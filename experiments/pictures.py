@@ -3,9 +3,7 @@
 ``python -m experiments.pictures [--quick]``, after the tasks. Stores ``<results>/<task>/pictures.npz``.
 """
 
-import argparse
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,10 +11,8 @@ from rich.progress import track
 
 from vpboost import datasets
 
-from .data import Parts
 from .problems import PROBLEMS
-from .runner import METHODS, QUICK_RESULTS
-from .study import RESULTS
+from .runner import METHODS, place
 from .tables import load
 
 #: What is drawn, and over which square.
@@ -34,13 +30,9 @@ def grid(task: str) -> np.ndarray:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Fit each method of each task once, with the seed 0, and store its predictions over the grid."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="the configurations of the quick runs")
-    parser.add_argument("--results", type=Path, help="folder of results (default: experiments/results)")
-    options = parser.parse_args(arguments)
-    results = options.results or (QUICK_RESULTS if options.quick else RESULTS)
+    quick, results = place(__doc__ or "", arguments)
     for task in track(SQUARES, "pictures"):
-        problem = PROBLEMS[task].quick() if options.quick else PROBLEMS[task]
+        problem = PROBLEMS[task].quick() if quick else PROBLEMS[task]
         parts, stored = problem.load(0), load(results, task)
         points = scaled_like(task, grid(task))
         images: dict[str, Any] = {
@@ -54,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def scaled_like(task: str, points: np.ndarray) -> np.ndarray:
     """Return points scaled as the inputs of the task are with seed 0."""
-    raw = Parts(*getattr(datasets, task)(seed=0)).x_train
+    raw = getattr(datasets, task)(seed=0).x_train
     return (points - raw.mean(axis=0)) / raw.std(axis=0)
 
 

@@ -81,9 +81,9 @@ def network(depth: int) -> Callable[[int], Callable]:
     return lambda width: partial(MLP, width=width, depth=depth)
 
 
-def drawn(maker: Callable[..., datasets.Split]) -> Callable[[int], Parts]:
+def drawn(maker: Callable[..., Parts]) -> Callable[[int], Parts]:
     """Return the loader of a 2D task."""
-    return lambda seed: data.scaled(Parts(*maker(seed=seed)))
+    return lambda seed: data.scaled(maker(seed=seed))
 
 
 def residual(width: int) -> Callable:

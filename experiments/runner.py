@@ -35,6 +35,15 @@ def parse(description: str, arguments: Sequence[str] | None) -> argparse.Namespa
     return options
 
 
+def place(description: str, arguments: Sequence[str] | None) -> tuple[bool, Path]:
+    """Return the options of a command line that has only these two: whether it is quick, and where results go."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--quick", action="store_true", help="a short version, to see that everything runs")
+    parser.add_argument("--results", type=Path, help="folder of results (default: experiments/results)")
+    options = parser.parse_args(arguments)
+    return options.quick, options.results or (QUICK_RESULTS if options.quick else RESULTS)
+
+
 def chosen(names: Sequence[str] | None, console: Console) -> list[Method]:
     """Return the methods of these names, all that can run by default."""
     methods = [METHODS[name] for name in names or METHODS]

@@ -4,12 +4,10 @@
 learners, five seeds; every method has run once before it is timed. A run that was stopped goes on.
 """
 
-import argparse
 import json
 import time
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,8 +18,8 @@ from sklearn.datasets import make_regression
 from vpboost import MLP, SquaredError, Stage, Training, TrustRegion, boost
 
 from .data import Parts, scaled, split
-from .runner import QUICK_RESULTS
-from .study import RESULTS, rounded, write_whole
+from .runner import place
+from .study import rounded, write_whole
 
 OUTPUTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 N_SEEDS, N_LEARNERS, MAX_STEPS = 5, 8, 100
@@ -85,12 +83,9 @@ def comparison(found: dict[str, Any]) -> dict[int, dict[str, Any]]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run what is missing, and show the comparison."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="few outputs, seeds and steps")
-    parser.add_argument("--results", type=Path, help="folder of results (default: experiments/results)")
-    options = parser.parse_args(arguments)
-    path = (options.results or (QUICK_RESULTS if options.quick else RESULTS)) / "scaling.json"
-    sizes, n_seeds, budget = (OUTPUTS, N_SEEDS, (N_LEARNERS, MAX_STEPS)) if not options.quick else ((1, 8), 2, (3, 30))
+    quick, results = place(__doc__ or "", arguments)
+    path = results / "scaling.json"
+    sizes, n_seeds, budget = (OUTPUTS, N_SEEDS, (N_LEARNERS, MAX_STEPS)) if not quick else ((1, 8), 2, (3, 30))
     found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     for n_outputs in track([n for n in sizes if str(n) not in found], "numbers of outputs"):
         best = {}

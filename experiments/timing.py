@@ -4,18 +4,16 @@
 is timed, so that compilation does not count; the time of that first run is kept as well.
 """
 
-import argparse
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.progress import track
 
 from .problems import PROBLEMS
-from .runner import METHODS, QUICK_RESULTS
-from .study import FIRST_SEED, RESULTS, rounded, write_whole
+from .runner import METHODS, place
+from .study import FIRST_SEED, rounded, write_whole
 from .tables import load
 
 TASKS, N_SEEDS = ("task1", "task2", "task3"), 5
@@ -40,11 +38,7 @@ def measure(name: str, method: str, config: dict[str, Any], n_seeds: int, quick:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Time the methods of the 2D tasks that have not been timed."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="the configurations of the quick runs, fewer seeds")
-    parser.add_argument("--results", type=Path, help="folder of results (default: experiments/results)")
-    options = parser.parse_args(arguments)
-    results = options.results or (QUICK_RESULTS if options.quick else RESULTS)
+    quick, results = place(__doc__ or "", arguments)
     path = results / "timing.json"
     found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     stored = {task: load(results, task) for task in TASKS}
@@ -58,9 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         raise SystemExit(f"{results} holds no results of {', '.join(TASKS)}: run these first")
     for task, method in track(wanted, "timing"):
         config = stored[task][method]["config"]
-        found.setdefault(task, {})[method] = measure(
-            task, method, config, 2 if options.quick else N_SEEDS, options.quick
-        )
+        found.setdefault(task, {})[method] = measure(task, method, config, 2 if quick else N_SEEDS, quick)
         write_whole(path, json.dumps(found, indent=1) + "\n")
     for task, times in found.items():
         for method, entry in times.items():
