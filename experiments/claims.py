@@ -100,7 +100,8 @@ def scaling_verdicts(results: Path) -> list[Verdict]:
         numbers = ", ".join(f"{speedup:.2g}× at {n:,}" for n, speedup in speedups.items())
         found.append(Verdict(first + title, "yes" if min(speedups.values()) > 1 else "no", numbers))
         beyond = [n for n in speedups if n >= 128]
-        held = "yes" if beyond and min(speedups[n] for n in beyond) >= 0.9 * speedups[beyond[0]] else "no"
+        enough = max(1.0, 0.9 * speedups[beyond[0]]) if beyond else np.inf  # a lead that is none cannot hold
+        held = "yes" if min((speedups[n] for n in beyond), default=0.0) >= enough else "no"
         numbers = ", ".join(
             f"{speedups[n]:.1f}× (MSE ratio {rows[n][method]['loss_ratio']:.3g}) at {n:,}" for n in beyond
         )

@@ -73,7 +73,7 @@ def plane(results: Path, task: str, titles: dict[str, str]) -> Figure | None:
     with np.load(path, allow_pickle=False) as file:
         images = {name: file[name].astype(float) for name in file.files}
     points = grid(task)
-    figure = Figure(figsize=(1.9 * (len(images) + 1), 4), layout="constrained")
+    figure = Figure(figsize=(1.4 * (len(images) + 1), 3.2), layout="constrained")
     axes = figure.subplots(2, len(images) + 1)
     seen, labels = draw_truth(axes[:, 0], task, points)
     for column, (name, image) in zip(axes[:, 1:].T, images.items(), strict=True):
