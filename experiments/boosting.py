@@ -5,7 +5,7 @@ from functools import partial
 
 from optuna.distributions import FloatDistribution
 
-from vpboost import Stage, Training, TrustRegion, boost
+from vpboost import Stage, Training, TrustRegion, boost, refit
 
 from .data import Parts
 from .problems import Problem
@@ -18,8 +18,13 @@ def paper_space(problem: Problem) -> Space:
 
 
 def more_space(problem: Problem) -> Space:
-    """Tune the library's additions too: a boosting rate, and learners that start from the one before."""
-    return {**paper_space(problem), "rate": between(0.05, 1.0), "inherit": FloatDistribution(0.0, 0.9)}
+    """Tune the library's additions too: a boosting rate, inheritance, and λ of the last solve of all linear weights."""
+    return {
+        **paper_space(problem),
+        "rate": between(0.05, 1.0),
+        "inherit": FloatDistribution(0.0, 0.9),
+        "refit_lambda": between(1e-8, problem.largest_lambda),
+    }
 
 
 def trust_region(method: str, config: Config) -> TrustRegion:
@@ -34,8 +39,8 @@ def trust_region(method: str, config: Config) -> TrustRegion:
     )
 
 
-def fit(problem: Problem, parts: Parts, config: Config, seed: int, method: str, candidates: bool = False) -> Fitted:
-    """Boost; the learners after the lowest validation loss are dropped."""
+def fit(problem: Problem, parts: Parts, config: Config, seed: int, method: str) -> Fitted:
+    """Boost; drop the learners after the lowest validation loss; solve for those left together if that helps."""
     curve: list[Point] = []
     factor = problem.loss_factor(problem.n_outputs(parts))
     began = time.perf_counter()
@@ -56,7 +61,6 @@ def fit(problem: Problem, parts: Parts, config: Config, seed: int, method: str, 
             step_size=config["step_size"],
             batch_size=problem.batch_size,
             inherit=config.get("inherit", 0.0),
-            candidates=problem.candidates if candidates else 1,
         ),
         trust_region=trust_region(method, config),
         bias=problem.bias,
@@ -64,10 +68,12 @@ def fit(problem: Problem, parts: Parts, config: Config, seed: int, method: str, 
         seed=seed,
         callback=watch,
     )
-    seconds = time.perf_counter() - began
     best = min(range(len(curve)), key=lambda i: curve[i].validation, default=-1)
     kept = boosted.ensemble.truncate(sum(record.accepted for record in boosted.history[: best + 1]))
-    return Fitted(kept.predict, seconds, boosted.ensemble.n_parameters, curve)
+    if "refit_lambda" in config:
+        again = refit(kept, parts.x_train, parts.y_train, loss=problem.loss, reg_lambda=config["refit_lambda"])
+        kept = min(kept, again, key=lambda e: problem.measure(e.predict(parts.x_val), parts.y_val)["loss"])
+    return Fitted(kept.predict, time.perf_counter() - began, boosted.ensemble.n_parameters, curve)
 
 
 TITLES = {
@@ -79,6 +85,6 @@ TITLES = {
 }
 METHODS = [
     *(Method(name, title, paper_space, partial(fit, method=name)) for name, title in TITLES.items()),
-    Method("gd_more", "GDBoost, our additions", more_space, partial(fit, method="gd", candidates=True)),
-    Method("vp_more", "VPBoost, our additions", more_space, partial(fit, method="vp", candidates=True)),
+    Method("gd_more", "GDBoost, our additions", more_space, partial(fit, method="gd")),
+    Method("vp_more", "VPBoost, our additions", more_space, partial(fit, method="vp")),
 ]

@@ -15,9 +15,9 @@ import numpy as np
 import optax
 from jaxtyping import Array
 
-from vpboost import Loss, SquaredError
+from vpboost import Loss
+from vpboost.corrective import Linear
 from vpboost.featurizers import columns, count_parameters, with_bias
-from vpboost.reduced import Derivatives, optimal_weights, optimal_weights_cg, reduce_block, uses_cg
 
 from .data import Parts
 from .problems import Problem
@@ -29,8 +29,6 @@ RECORDS = 20
 NEWTON_STEPS, FIRST_NEWTON_STEPS = 2, 15
 #: Relative residual and most steps of conjugate gradients, where the Newton system is too large to factor.
 CG = (1e-5, 20)
-#: Lengths of a Newton step that are tried.
-LENGTHS = 0.5 ** np.arange(6)
 
 
 def space(problem: Problem) -> Space:
@@ -82,35 +80,18 @@ def matched_width(problem: Problem, input_shape: tuple[int, ...], n_outputs: int
     return min(width, width + 1, key=lambda width: abs(size(width) - wanted))
 
 
+class Given(eqx.Module):
+    """The featurizer of inputs that are features already."""
+
+    def columns(self, x: Array) -> Array:
+        """Return the inputs."""
+        return x
+
+
 def newton(loss: Loss, z: Array, target: Array, constant: Array, weights: Array, reg: Array, steps: int) -> Array:
     """Return linear weights nearer to the minimum of the mean loss + ½λ‖w‖² for fixed features ``z`` (n × rows)."""
-    share = jnp.full(z.shape[1], 1 / z.shape[1], z.dtype)
-
-    def value(weights: Array) -> Array:
-        return jnp.mean(loss.value(constant + z.T @ weights, target)) + 0.5 * reg * jnp.sum(weights**2)
-
-    def target_of_newton(weights: Array) -> Array:
-        # g_i − H_i z_iᵀw makes the model's unknown the new weights themselves, not the step, as the penalty needs
-        prediction = constant + z.T @ weights
-        curvature = loss.curvature(prediction, target)
-        slopes = loss.gradient(prediction, target) - curvature.apply(z.T @ weights)
-        derivatives = Derivatives(share, slopes, curvature)
-        if uses_cg(curvature, weights.size, "auto"):
-            blocks = jax.tree.map(lambda leaf: leaf[None], derivatives)
-            return optimal_weights_cg(z[None], blocks, reg, weights, *CG).weights
-        return optimal_weights(reduce_block(z, derivatives), reg).weights
-
-    if isinstance(loss, SquaredError):
-        return target_of_newton(weights)  # in closed form
-
-    def one(weights: Array, _: None) -> tuple[Array, None]:
-        step = target_of_newton(weights) - weights
-        values = jax.vmap(lambda length: value(weights + length * step))(jnp.asarray(LENGTHS, z.dtype))
-        best = jnp.argmin(jnp.where(jnp.isnan(values), jnp.inf, values))
-        length = jnp.where(values[best] < value(weights), jnp.asarray(LENGTHS, z.dtype)[best], 0)
-        return weights + length * step, None
-
-    return jax.lax.scan(one, weights, None, length=steps)[0]
+    share = jnp.full((1, z.shape[1]), 1 / z.shape[1], z.dtype)
+    return Linear(Given(), z[None], target[None], share, loss, constant, reg).solve(weights, steps, CG)
 
 
 class Trainer(eqx.Module):

@@ -31,12 +31,11 @@ class Problem(NamedTuple):
     trees: tuple[int, int]  #: number and depth of XGBoost's trees at matched capacity
     most_trees: int = 2000  #: rounds of the unconstrained boosters, ended by early stopping
     finals: int = 1  #: the best configuration must hold its place on so many other seeds
-    candidates: int = 1  #: initialisations of a learner that "our additions" train side by side
     largest_lambda: float = 0.1  #: end of the range in which boosting's λ_w is tuned; larger where features are
 
     def quick(self) -> "Problem":
         """Return a short version, to see that everything runs."""
-        return self._replace(n_learners=2, max_steps=20, trees=(8, 3), most_trees=20, finals=1, candidates=1)
+        return self._replace(n_learners=2, max_steps=20, trees=(8, 3), most_trees=20, finals=1)
 
     def settings(self) -> dict[str, int | None]:
         """Return what results depend on beside the method's own settings."""
@@ -114,7 +113,7 @@ PROBLEMS = {
         Problem(
             "mnist", "handwritten digits", "multiclass", data.mnist, MulticlassCrossEntropy(10),
             convolutional, 1, False, 5, 50, 512, (20, 5),
-            largest_lambda=10.0, candidates=4,
+            largest_lambda=10.0,
         ),
         Problem(
             "cdr", "convection, diffusion, reaction", "regression", data.cdr, SquaredError(),

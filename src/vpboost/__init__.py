@@ -9,6 +9,7 @@ from ._version import __version__
 if TYPE_CHECKING:
     from .boosting import Boosted, Record, Stage, boost
     from .compilation import cache_compilation
+    from .corrective import refit
     from .ensemble import Ensemble
     from .estimators import VPBoostClassifier, VPBoostRegressor
     from .featurizers import MLP, RBF, BSpline, ConvNet, Fourier, ResNet
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "boosting": ("Boosted", "Record", "Stage", "boost"),
     "compilation": ("cache_compilation",),
+    "corrective": ("refit",),
     "ensemble": ("Ensemble",),
     "estimators": ("VPBoostClassifier", "VPBoostRegressor"),
     "featurizers": ("MLP", "RBF", "BSpline", "ConvNet", "Fourier", "ResNet"),
@@ -77,6 +79,7 @@ __all__ = [
     "boost",
     "cache_compilation",
     "load_model",
+    "refit",
 ]
 
 

@@ -85,9 +85,7 @@ class Ensemble(eqx.Module):
         """Return the contribution of each learner for inputs side by side."""
         if self.n_learners == 0:
             return jnp.zeros((0, x.shape[-1], self.n_outputs), self.constant.dtype)
-        arrays, structure = eqx.partition(self.featurizers, eqx.is_array)
-        features = jax.vmap(lambda leaves: columns(eqx.combine(leaves, structure), x))(arrays)
-        return jnp.einsum("mnr,mnk->mrk", features, self.weights)
+        return jnp.einsum("mnr,mnk->mrk", stacked_columns(self.featurizers, x), self.weights)
 
     def __call__(self, x: Array) -> Float[Array, " k"]:
         """Return f(x) for one input; a JAX function that can be differentiated, mapped and compiled."""
@@ -131,6 +129,12 @@ class Ensemble(eqx.Module):
             with ThreadPoolExecutor(os.cpu_count()) as pool:
                 found = list(pool.map(evaluate, *zip(*calls, strict=True)))
         return np.concatenate(found)[: len(rows)]
+
+
+def stacked_columns(featurizers: Any, x: Float[Array, "*shape rows"]) -> Float[Array, "m n rows"]:
+    """Return the features, by each of some stacked featurizers, of inputs side by side."""
+    arrays, structure = eqx.partition(featurizers, eqx.is_array)
+    return jax.vmap(lambda leaves: columns(eqx.combine(leaves, structure), x))(arrays)
 
 
 @eqx.filter_jit
