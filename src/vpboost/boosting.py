@@ -300,7 +300,7 @@ def first_constant(loss: Loss, data: Data) -> Array:
 
 def validation_rows(prediction: Array | None, held_out: Data | None) -> np.ndarray | None:
     """Return raw predictions on the validation data, one row per sample."""
-    return None if prediction is None or held_out is None else np.asarray(held_out.layout.merge(prediction))
+    return None if prediction is None or held_out is None else held_out.layout.merge(np.asarray(prediction))
 
 
 def start(constant: Array, data: Data) -> Array:

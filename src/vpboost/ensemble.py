@@ -36,21 +36,24 @@ class Ensemble(eqx.Module):
     @classmethod
     def stack(cls, constant: Array, learners: Sequence[tuple[Any, Array]]) -> "Ensemble":
         """Build an ensemble from ``(featurizer, weights)`` pairs."""
-        if not learners:
-            with jax.enable_x64(constant.dtype == jnp.float64):
+        with jax.enable_x64(constant.dtype == jnp.float64):
+            if not learners:
                 return cls(constant, None, jnp.zeros((0, 0, constant.shape[0]), constant.dtype))
-        arrays = [eqx.filter(featurizer, eqx.is_array) for featurizer, _ in learners]
-        structure = eqx.filter(learners[0][0], eqx.is_array, inverse=True)
-        stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *arrays)
-        return cls(constant, eqx.combine(stacked, structure), jnp.stack([weights for _, weights in learners]))
+            arrays = [(eqx.filter(featurizer, eqx.is_array), weights) for featurizer, weights in learners]
+            structure = eqx.filter(learners[0][0], eqx.is_array, inverse=True)
+            # by NumPy, here and below: JAX would compile a program for every shape
+            stacked, weights = jax.tree.map(lambda *leaves: jax.device_put(np.stack(leaves)), *arrays)
+            return cls(constant, eqx.combine(stacked, structure), weights)
 
     def unstack(self) -> list[tuple[Any, Array]]:
         """Undo :meth:`stack`: the ``(featurizer, weights)`` pairs of the learners."""
-        arrays, structure = eqx.partition(self.featurizers, eqx.is_array)
-        return [
-            (eqx.combine(jax.tree.map(lambda leaf, m=m: leaf[m], arrays), structure), self.weights[m])
-            for m in range(self.n_learners)
-        ]
+        return [self._part(m) for m in range(self.n_learners)]
+
+    def _part(self, which: int | slice) -> tuple[Any, Array]:
+        """Return featurizer and weights of one learner, or of several, stacked."""
+        arrays, structure = eqx.partition((self.featurizers, self.weights), eqx.is_array)
+        with jax.enable_x64(self.constant.dtype == jnp.float64):
+            return eqx.combine(jax.tree.map(lambda leaf: jax.device_put(np.asarray(leaf)[which]), arrays), structure)
 
     @property
     def n_learners(self) -> int:
@@ -73,9 +76,7 @@ class Ensemble(eqx.Module):
             raise ValueError(f"n_learners must be between 0 and {self.n_learners}, got {n_learners!r}")
         if n_learners == 0:
             return Ensemble.stack(self.constant, [])
-        arrays, structure = eqx.partition(self.featurizers, eqx.is_array)
-        kept = jax.tree.map(lambda leaf: leaf[:n_learners], arrays)
-        return Ensemble(self.constant, eqx.combine(kept, structure), self.weights[:n_learners])
+        return Ensemble(self.constant, *self._part(slice(n_learners)))
 
     def learner_outputs(self, x: Array) -> Float[Array, "m k"]:
         """Return the contribution of each learner for one input."""
