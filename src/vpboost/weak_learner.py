@@ -162,7 +162,8 @@ class Training(eqx.Module):
             return self.optimizer
         step_size = DEFAULT_STEP_SIZE if self.step_size is None else self.step_size
         shape = SCHEDULES[self.schedule or "onecycle"](self.max_steps)
-        return optax.chain(OPTIMIZERS[self.optimizer](), optax.scale_by_schedule(lambda k: -step_size * shape(k)))
+        steps = optax.chain(OPTIMIZERS[self.optimizer](), optax.scale_by_schedule(lambda k: -step_size * shape(k)))
+        return optax.flatten(steps)  # one pass over θ instead of one for every array in it
 
 
 class Trained(eqx.Module):
