@@ -28,6 +28,8 @@ Scalar = Float[Array, ""]
 CG = (1e-5, 200)
 #: Lengths of a Newton step that are tried.
 LENGTHS = 0.5 ** np.arange(6)
+#: Newton steps end when one lowers the objective by less than this part of it.
+LEAST_GAIN = 1e-6
 
 
 class Stacked(eqx.Module):
@@ -70,8 +72,8 @@ class Linear(eqx.Module):
         reduced = block_sum(lambda x, d: reduce_block(columns(self.featurizer, x), d), self.x, derivatives)
         return optimal_weights(reduced, self.reg).weights
 
-    def descend(self, weights: Weights, cg: tuple[float, int] = CG) -> Weights:
-        """Take a Newton step of the best of the lengths tried; stay if none lowers the objective."""
+    def descend(self, weights: Weights, cg: tuple[float, int]) -> tuple[Weights, Array]:
+        """Take a Newton step of the best of the lengths tried, and say whether the objective fell by much."""
         outputs = self.outputs(weights)
         step = self.newton(weights, outputs, cg) - weights
         change = self.outputs(step)
@@ -84,15 +86,22 @@ class Linear(eqx.Module):
             return block_sum(one_block, outputs, change, self.target, self.weight) + 0.5 * self.reg * size
 
         lengths = jnp.asarray(LENGTHS, weights.dtype)
-        values = jax.lax.map(value, lengths)
+        before, values = value(0.0), jax.lax.map(value, lengths)
         best = jnp.argmin(jnp.where(jnp.isnan(values), jnp.inf, values))
-        return weights + jnp.where(values[best] < value(0.0), lengths[best], 0) * step
+        gain = before - values[best]
+        return weights + jnp.where(gain > 0, lengths[best], 0) * step, gain > LEAST_GAIN * jnp.abs(before)
 
     def solve(self, weights: Weights, n_steps: int, cg: tuple[float, int] = CG) -> Weights:
-        """Return the weights after ``n_steps`` Newton steps; with squared error after one, which is exact."""
+        """Return the weights after ``n_steps`` Newton steps, or as many as gain anything; one with squared error."""
         if isinstance(self.loss, SquaredError):
-            return self.newton(weights, self.outputs(weights), cg)
-        return jax.lax.scan(lambda w, _: (self.descend(w, cg), None), weights, length=n_steps)[0]
+            return self.newton(weights, self.outputs(weights), cg)  # exact
+
+        def again(state: tuple[Array, Weights, Array]) -> tuple[Array, Weights, Array]:
+            k, weights, _ = state
+            return k + 1, *self.descend(weights, cg)
+
+        start = jnp.zeros((), jnp.int32), weights, jnp.asarray(True)
+        return jax.lax.while_loop(lambda state: (state[0] < n_steps) & state[2], again, start)[1]
 
 
 @eqx.filter_jit
@@ -126,7 +135,7 @@ def refit(
     reg_lambda : float, default=1e-4
         λ > 0, the weight of ½‖W‖² over all learners.
     n_steps : int, default=10
-        Newton steps; squared error needs and takes one.
+        Newton steps at the most; squared error needs and takes one.
 
     Returns
     -------
