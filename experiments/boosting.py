@@ -18,11 +18,12 @@ def paper_space(problem: Problem) -> Space:
 
 
 def more_space(problem: Problem) -> Space:
-    """Tune the library's additions too: a boosting rate, inheritance, and λ of the last solve of all linear weights."""
+    """Tune the library's additions too: boosting rate, inheritance, λ_θ, and λ of the last solve of all weights."""
     return {
         **paper_space(problem),
         "rate": between(0.05, 1.0),
         "inherit": FloatDistribution(0.0, 0.9),
+        "reg_theta": between(1e-8, 1e-3),
         "refit_lambda": between(1e-8, problem.largest_lambda),
     }
 
@@ -61,6 +62,7 @@ def fit(problem: Problem, parts: Parts, config: Config, seed: int, method: str) 
             step_size=config["step_size"],
             batch_size=problem.batch_size,
             inherit=config.get("inherit", 0.0),
+            reg_theta=config.get("reg_theta", 0.0),
         ),
         trust_region=trust_region(method, config),
         bias=problem.bias,
@@ -72,7 +74,9 @@ def fit(problem: Problem, parts: Parts, config: Config, seed: int, method: str) 
     kept = boosted.ensemble.truncate(sum(record.accepted for record in boosted.history[: best + 1]))
     if "refit_lambda" in config:
         again = refit(kept, parts.x_train, parts.y_train, loss=problem.loss, reg_lambda=config["refit_lambda"])
-        kept = min(kept, again, key=lambda e: problem.measure(e.predict(parts.x_val), parts.y_val)["loss"])
+        kept = min(kept, again, key=lambda e: problem.mean_loss(e.predict(parts.x_val), parts.y_val))
+        losses = [problem.mean_loss(kept.predict(x), y) for x, y in (parts[:2], parts[2:4])]
+        curve.append(Point(len(curve) + 1, time.perf_counter() - began, *losses))
     return Fitted(kept.predict, time.perf_counter() - began, boosted.ensemble.n_parameters, curve)
 
 

@@ -239,8 +239,9 @@ def higgs(seed: int) -> Parts:
     return scaled(split(x.astype(float), y.astype(int), seed))
 
 
-def higgs_whole(path: Path, seed: int) -> Parts:
-    """Return the parts of the whole Higgs data set."""
+@cache
+def higgs_rows(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Return inputs and labels of the whole Higgs data set."""
     x, y, i = np.empty((HIGGS_ROWS, 28), "float32"), np.empty(HIGGS_ROWS, int), -1
     try:
         with gzip.open(path, "rt") as lines:
@@ -251,6 +252,12 @@ def higgs_whole(path: Path, seed: int) -> Parts:
         raise DataError(f"{path} is damaged ({error}); delete it, so that it can be fetched again") from error
     if i + 1 != HIGGS_ROWS:
         raise DataError(f"{path} has {i + 1} rows instead of {HIGGS_ROWS}; delete it, so that it can be fetched again")
+    return x, y
+
+
+def higgs_whole(path: Path, seed: int) -> Parts:
+    """Return the parts of the whole Higgs data set."""
+    x, y = higgs_rows(path)
     rest = np.random.default_rng(seed).permutation(HIGGS_ROWS - HIGGS_TEST_ROWS)
     val, train = rest[:HIGGS_TEST_ROWS], rest[HIGGS_TEST_ROWS:]
     return Parts(x[train], y[train], x[val], y[val], x[-HIGGS_TEST_ROWS:], y[-HIGGS_TEST_ROWS:])

@@ -15,7 +15,7 @@ import numpy as np
 import optax
 from jaxtyping import Array
 
-from vpboost import Loss
+from vpboost import Loss, SquaredError
 from vpboost.corrective import Linear
 from vpboost.featurizers import columns, count_parameters, with_bias
 
@@ -91,7 +91,10 @@ class Given(eqx.Module):
 def newton(loss: Loss, z: Array, target: Array, constant: Array, weights: Array, reg: Array, steps: int) -> Array:
     """Return linear weights nearer to the minimum of the mean loss + ½λ‖w‖² for fixed features ``z`` (n × rows)."""
     share = jnp.full((1, z.shape[1]), 1 / z.shape[1], z.dtype)
-    return Linear(Given(), z[None], target[None], share, loss, constant, reg).solve(weights, steps, CG)
+    problem = Linear(Given(), z[None], target[None], share, loss, constant, reg)
+    if isinstance(loss, SquaredError):
+        return weights + problem.newton(weights, problem.outputs(weights), CG)  # in closed form
+    return problem.solve(weights, steps, CG)
 
 
 class Trainer(eqx.Module):

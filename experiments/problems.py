@@ -54,6 +54,10 @@ class Problem(NamedTuple):
         """Return the factor from the trained loss to the reported one: ½‖·‖² against the mean over all entries."""
         return 2 / n_outputs if self.kind == "regression" else 1.0
 
+    def mean_loss(self, raw: np.ndarray, target: np.ndarray) -> float:
+        """Return the reported loss of raw predictions; infinity if they are no numbers."""
+        return self.measure(raw, target)["loss"] if np.isfinite(raw).all() else np.inf
+
     def measure(self, raw: np.ndarray, target: np.ndarray) -> dict[str, float]:
         """Return loss and scores of raw predictions, as the paper's tables report them."""
         raw = np.asarray(raw, float)

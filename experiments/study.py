@@ -124,8 +124,8 @@ def confirm_leader(problem: Problem, method: Method, store: Store, tell: Callabl
 
 def validation_loss(problem: Problem, method: Method, parts: Parts, config: Config, seed: int) -> float:
     """Return the loss of a configuration on the validation part; :data:`WORST` for predictions that are no numbers."""
-    raw = method.fit(problem, parts, config, seed).predict(parts.x_val)
-    return rounded(problem.measure(raw, parts.y_val)["loss"]) if np.isfinite(raw).all() else WORST
+    loss = problem.mean_loss(method.fit(problem, parts, config, seed).predict(parts.x_val), parts.y_val)
+    return rounded(min(loss, WORST))
 
 
 def shortened(value: Any) -> Any:

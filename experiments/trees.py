@@ -14,7 +14,7 @@ from .problems import Problem
 from .protocol import Config, Fitted, Method, Point, always, between, whole
 
 #: Learning rate and regularisation; of the unconstrained, depth as well.
-MATCHED = {"learning_rate": between(0.02, 1.0), "reg_lambda": between(1e-4, 100.0)}
+MATCHED = {"learning_rate": between(0.02, 1.0), "reg_lambda": between(1e-4, 1e4)}
 FREE = MATCHED | {"depth": whole(3, 9)}
 THREADS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 #: Rounds without progress after which the unconstrained boosters stop.

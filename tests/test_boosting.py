@@ -341,3 +341,20 @@ def test_a_batch_as_large_as_the_data_is_the_data():
         for size in (None, 1500, 10_000)
     ]  # fmt: skip
     assert losses[0] == losses[1] == losses[2]
+
+
+class Powers(eqx.Module):
+    """A featurizer with nothing to train."""
+
+    def __call__(self, x):
+        return jnp.concatenate([x, x**2])
+
+
+def test_a_featurizer_without_parameters_is_solved_for_all_the_same():
+    x = np.random.default_rng(0).normal(size=(60, 2))
+    y = 1 + x[:, 0] - 2 * x[:, 1] ** 2
+    fit = boost(
+        x, y, loss=SquaredError(), featurizer=lambda key, rows: Powers(), n_learners=1,
+        training=Training(max_steps=2), trust_region=TrustRegion(reg_lambda=1e-7),
+    )  # fmt: skip
+    np.testing.assert_allclose(fit.ensemble.predict(x)[:, 0], y, atol=1e-4)

@@ -1,5 +1,7 @@
 """The joint solve of all linear weights, against ridge and logistic regression on the stacked features."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,6 +9,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from vpboost import MLP, BinaryCrossEntropy, Ensemble, MulticlassCrossEntropy, SquaredError, refit
+from vpboost.featurizers import columns, with_bias
 
 N_ROWS, N_LEARNERS, WIDTH = 120, 3, 4
 
@@ -97,6 +100,38 @@ def test_few_steps_never_raise_the_objective():
     assert values[-1] < 0.5 * values[0]
 
 
+def test_single_precision_comes_close_where_the_system_is_nearly_singular():
+    """Every learner has its bias feature, so the joint system is singular but for λ; rows fill two blocks."""
+    rng = np.random.default_rng(0)
+    x, weight = rng.uniform(-1, 1, (9000, 2)).astype("float32"), rng.uniform(0, 1, 9000)
+    y = (np.sin(4 * x[:, 0]) * np.cos(3 * x[:, 1]) > 0).astype(int)
+    make = with_bias(partial(MLP, width=4, depth=1))
+    keys = jax.random.split(jax.random.key(0), 6)
+    learners = [(make(key, jnp.asarray(x)), jnp.zeros((5, 1))) for key in keys]
+    start, features = Ensemble.stack(jnp.zeros(1), learners), [np.asarray(columns(f, x.T), float) for f, _ in learners]
+    z, share = np.concatenate(features), weight / weight.sum()
+
+    def objective(model: Ensemble) -> float:
+        weights = np.asarray(model.weights, float).reshape(-1)
+        raw = z.T @ weights
+        return share @ (np.logaddexp(0, raw) - y * raw) + 0.5e-6 * weights @ weights
+
+    def exact() -> float:
+        weights = np.zeros(len(z))
+        for _ in range(30):
+            chance = 1 / (1 + np.exp(-z.T @ weights))
+            slope = z @ (share * (chance - y)) + 1e-6 * weights
+            weights -= np.linalg.solve((z * share * chance * (1 - chance)) @ z.T + 1e-6 * np.eye(len(z)), slope)
+        raw = z.T @ weights
+        return share @ (np.logaddexp(0, raw) - y * raw) + 0.5e-6 * weights @ weights
+
+    found = refit(start, x, y, loss=BinaryCrossEntropy(), reg_lambda=1e-6, sample_weight=weight)
+    assert objective(start) > 1.02 * exact()
+    assert objective(found) == pytest.approx(exact(), rel=1e-4)
+    again = refit(found, x, y, loss=BinaryCrossEntropy(), reg_lambda=1e-6, sample_weight=weight)
+    assert objective(again) <= objective(found) * (1 + 1e-6)
+
+
 def test_an_empty_ensemble_stays_as_it_is():
     empty = Ensemble.stack(jnp.zeros(1), [])
     assert refit(empty, np.zeros((2, 1)), [0.0, 1.0], loss=SquaredError()) is empty
@@ -109,10 +144,14 @@ def test_an_empty_ensemble_stays_as_it_is():
         ({"n_steps": 0}, "n_steps must be a whole number of at least 1, got 0"),
         ({"y": np.zeros((N_ROWS, 2))}, "y must have 1 outputs or classes, got 2"),
         ({"y": np.zeros(3)}, "x and y must have as many rows, got 120 and 3"),
+        ({"x": np.zeros((N_ROWS, 5))}, r"x has rows of shape \(5,\), which the ensemble was not trained on"),
+        ({"reg_lambda": None}, "reg_lambda must be positive and finite, got None"),
+        ({"loss": "squared_error"}, "loss must be a vpboost loss .* got str"),
+        ({"ensemble": "model"}, "ensemble must be an Ensemble, as in .* got str"),
     ],
 )
 def test_errors_name_the_argument(change, message):
     ensemble, x = random_ensemble(1)
-    arguments = {"x": x, "y": np.zeros(N_ROWS), "loss": SquaredError()} | change
-    with pytest.raises(ValueError, match=message):
-        refit(ensemble, **arguments)
+    arguments = {"ensemble": ensemble, "x": x, "y": np.zeros(N_ROWS), "loss": SquaredError()} | change
+    with pytest.raises((TypeError, ValueError), match=message):
+        refit(**arguments)

@@ -53,6 +53,12 @@ def test_images(x64):
     assert ensemble.input_gradient(rows).shape == (20, 2, 7, 7)
 
 
+def test_cut_inside_a_compiled_function():
+    ensemble, _, rows = random_ensemble()
+    value = jax.jit(lambda model, row: model.truncate(2)(row))(ensemble, jnp.asarray(rows[0]))
+    np.testing.assert_allclose(value, ensemble.truncate(2).predict(rows[:1])[0], atol=1e-6)
+
+
 @pytest.mark.parametrize("n_rows", [0, 1, 3, 256, 1000])
 def test_any_number_of_rows(n_rows):
     ensemble, _, _ = random_ensemble()

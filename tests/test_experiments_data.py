@@ -52,6 +52,7 @@ def here(remote, folder):
 def forget():
     data.mnist_arrays.cache_clear()
     data.cdr_arrays.cache_clear()
+    data.higgs_rows.cache_clear()
 
 
 def test_downloads_are_parsed_and_kept(home):
@@ -122,6 +123,7 @@ def test_the_whole_higgs_file(monkeypatch, tmp_path):
     mean = np.concatenate([parts.x_train]).mean(axis=0)
     np.testing.assert_allclose(mean, 0, atol=1e-5)
     path.write_bytes(gzip.compress("\n".join(rows[:-1]).encode() + b"\n"))
+    forget()
     with pytest.raises(data.DataError, match="49 rows instead of 50"):
         data.higgs(0)
     path.write_bytes(path.read_bytes()[:-20])

@@ -4,7 +4,7 @@ Boosting solves for the weights of one learner at a time and never returns to th
 
     min over W_1 ... W_M of  L[c₀ + Σ_m W_mᵀ z_m] + ½ λ Σ_m ‖W_m‖²
 
-by damped Newton steps on the true loss, a single exact one for squared error. The capacity of the ensemble stays.
+by damped Newton steps on the true loss. The capacity of the ensemble stays.
 """
 
 from typing import Any
@@ -19,16 +19,16 @@ from .blocks import block_map, block_sum
 from .data import prepare
 from .ensemble import Ensemble, stacked_columns
 from .featurizers import columns
-from .losses import Loss, SquaredError
-from .reduced import Derivatives, Weights, optimal_weights, optimal_weights_cg, reduce_block, uses_cg
+from .losses import Loss
+from .reduced import Derivatives, Reduced, Weights, optimal_weights, optimal_weights_cg, reduce_block, uses_cg
 
 Scalar = Float[Array, ""]
 
-#: Tolerance and iterations of conjugate gradients in a Newton step.
-CG = (1e-5, 200)
+#: Tolerance and iterations of conjugate gradients in a Newton step; the next step mends what they leave.
+CG = (1e-3, 100)
 #: Lengths of a Newton step that are tried.
 LENGTHS = 0.5 ** np.arange(6)
-#: Newton steps end when one lowers the objective by less than this part of it.
+#: Newton steps end when one gains no more than this part of all before.
 LEAST_GAIN = 1e-6
 
 
@@ -36,10 +36,11 @@ class Stacked(eqx.Module):
     """The features of all learners as those of one featurizer, z = (z_1, ..., z_M)."""
 
     featurizers: Any  #: stacked along a first axis, as in :class:`Ensemble`
+    n_learners: int = eqx.field(static=True)
 
     def columns(self, x: Float[Array, "*shape rows"]) -> Float[Array, "mn rows"]:
         """Return the features of inputs side by side."""
-        return stacked_columns(self.featurizers, x).reshape(-1, x.shape[-1])
+        return stacked_columns(self.featurizers, self.n_learners, x).reshape(-1, x.shape[-1])
 
 
 class Linear(eqx.Module):
@@ -58,50 +59,59 @@ class Linear(eqx.Module):
         return block_map(lambda x: columns(self.featurizer, x).T @ weights, self.x)
 
     def newton(self, weights: Weights, outputs: Array, cg: tuple[float, int]) -> Weights:
-        """Return the minimiser of the quadratic model at ``weights``, which give these outputs."""
+        """Return the step from ``weights``, which give these outputs, to the minimum of the quadratic model there.
+
+        The step and not the new weights: its rounding errors die out from one Newton step to the next.
+        """
 
         def differentiate(f: Array, t: Array, w: Array) -> Derivatives:
-            # with g_i − H_i Wᵀz_i as slopes the unknowns are the new weights, not the step, as the penalty needs it
-            curvature = self.loss.curvature(self.constant + f, t)
-            return Derivatives(w, self.loss.gradient(self.constant + f, t) - curvature.apply(f), curvature)
+            f = self.constant + f
+            return Derivatives(w, self.loss.gradient(f, t), self.loss.curvature(f, t))
 
-        derivatives = block_map(differentiate, outputs, self.target, self.weight)
+        derivatives, pull = block_map(differentiate, outputs, self.target, self.weight), self.reg * weights
         if uses_cg(derivatives.curvature, weights.size, "auto"):
             features = block_map(lambda x: columns(self.featurizer, x), self.x)
-            return optimal_weights_cg(features, derivatives, self.reg, weights, *cg).weights
+            return optimal_weights_cg(features, derivatives, self.reg, jnp.zeros_like(weights), *cg, pull).weights
         reduced = block_sum(lambda x, d: reduce_block(columns(self.featurizer, x), d), self.x, derivatives)
-        return optimal_weights(reduced, self.reg).weights
+        return optimal_weights(Reduced(reduced.gradient + pull, reduced.hessian), self.reg).weights
 
-    def descend(self, weights: Weights, cg: tuple[float, int]) -> tuple[Weights, Array]:
-        """Take a Newton step of the best of the lengths tried, and say whether the objective fell by much."""
+    def descend(self, weights: Weights, cg: tuple[float, int]) -> tuple[Weights, Scalar]:
+        """Take a Newton step of the best of the lengths tried, and say by how much the objective fell."""
         outputs = self.outputs(weights)
-        step = self.newton(weights, outputs, cg) - weights
+        step = self.newton(weights, outputs, cg)
         change = self.outputs(step)
+        slope, bend = jnp.sum(weights * step), jnp.sum(step**2)
 
-        def value(length: Array | float) -> Scalar:
+        def gain(length: Array) -> Scalar:
+            """Return by how much the objective falls, as a sum of differences, which loses no digits."""
+
             def one_block(f: Array, d: Array, t: Array, w: Array) -> Scalar:
-                return jnp.sum(w * self.loss.value(self.constant + f + length * d, t))
+                f = self.constant + f
+                return jnp.sum(w * (self.loss.value(f, t) - self.loss.value(f + length * d, t)))
 
-            size = jnp.sum((weights + length * step) ** 2)
-            return block_sum(one_block, outputs, change, self.target, self.weight) + 0.5 * self.reg * size
+            fit = block_sum(one_block, outputs, change, self.target, self.weight)
+            return fit - self.reg * (length * slope + 0.5 * length**2 * bend)
 
         lengths = jnp.asarray(LENGTHS, weights.dtype)
-        before, values = value(0.0), jax.lax.map(value, lengths)
-        best = jnp.argmin(jnp.where(jnp.isnan(values), jnp.inf, values))
-        gain = before - values[best]
-        return weights + jnp.where(gain > 0, lengths[best], 0) * step, gain > LEAST_GAIN * jnp.abs(before)
+        gains = jax.lax.map(gain, lengths)
+        best = jnp.argmax(jnp.where(jnp.isnan(gains), -jnp.inf, gains))
+        better = gains[best] > 0
+        return weights + jnp.where(better, lengths[best], 0) * step, jnp.where(better, gains[best], 0)
 
     def solve(self, weights: Weights, n_steps: int, cg: tuple[float, int] = CG) -> Weights:
-        """Return the weights after ``n_steps`` Newton steps, or as many as gain anything; one with squared error."""
-        if isinstance(self.loss, SquaredError):
-            return self.newton(weights, self.outputs(weights), cg)  # exact
+        """Return the weights after ``n_steps`` Newton steps, or as many as gain anything."""
 
-        def again(state: tuple[Array, Weights, Array]) -> tuple[Array, Weights, Array]:
-            k, weights, _ = state
-            return k + 1, *self.descend(weights, cg)
+        def goes_on(state: tuple[Array, Weights, Scalar, Scalar]) -> Array:
+            k, _, gain, total = state
+            return (k == 0) | ((k < n_steps) & (gain > LEAST_GAIN * total))
 
-        start = jnp.zeros((), jnp.int32), weights, jnp.asarray(True)
-        return jax.lax.while_loop(lambda state: (state[0] < n_steps) & state[2], again, start)[1]
+        def again(state: tuple[Array, Weights, Scalar, Scalar]) -> tuple[Array, Weights, Scalar, Scalar]:
+            k, weights, _, total = state
+            weights, gain = self.descend(weights, cg)
+            return k + 1, weights, gain, total + gain
+
+        none = jnp.zeros((), weights.dtype)
+        return jax.lax.while_loop(goes_on, again, (jnp.zeros((), jnp.int32), weights, none, none))[1]
 
 
 @eqx.filter_jit
@@ -127,7 +137,7 @@ def refit(
     Parameters
     ----------
     ensemble : Ensemble
-        As :func:`boost` returns it.
+        As :func:`boost` returns it. (An estimator's ``ensemble_`` works on inputs as the estimator encodes them.)
     x, y, sample_weight
         The data, as for :func:`boost`.
     loss : Loss
@@ -135,7 +145,7 @@ def refit(
     reg_lambda : float, default=1e-4
         λ > 0, the weight of ½‖W‖² over all learners.
     n_steps : int, default=10
-        Newton steps at the most; squared error needs and takes one.
+        Newton steps at the most; they end when nothing is gained. Squared error needs one or two.
 
     Returns
     -------
@@ -155,24 +165,42 @@ def refit(
     >>> bool(error[1] < error[0])
     True
     """
-    if not 0 < reg_lambda < float("inf"):
-        raise ValueError(f"reg_lambda must be positive and finite, got {reg_lambda!r}")
-    if isinstance(n_steps, bool) or not isinstance(n_steps, int | np.integer) or n_steps < 1:
-        raise ValueError(f"n_steps must be a whole number of at least 1, got {n_steps!r}")
-    if ensemble.n_learners == 0:
-        return ensemble
+    check_arguments(ensemble, loss, reg_lambda, n_steps)
     dtype = np.dtype(ensemble.constant.dtype)
     with jax.enable_x64(dtype == np.float64):
         data = prepare(x, y, loss, sample_weight, dtype)
         if data.n_outputs != ensemble.n_outputs:
-            raise ValueError(f"y must have {ensemble.n_outputs} outputs or classes, got {data.n_outputs}")
-        problem = Linear(
-            *(Stacked(ensemble.featurizers), data.x, data.target, data.weight),
-            *(loss, ensemble.constant, jnp.asarray(reg_lambda, dtype)),
-        )
-        weights = ensemble.weights.reshape(-1, ensemble.n_outputs)
-        return Ensemble(
-            ensemble.constant,
-            ensemble.featurizers,
-            _solved(problem, weights, int(n_steps)).reshape(ensemble.weights.shape),
-        )
+            raise ValueError(
+                f"y must have {ensemble.n_outputs} outputs or classes, got {data.n_outputs}; if a class is missing, "
+                "give the loss its number of classes"
+            )
+        loss.check(data.target, ensemble.constant)
+        if ensemble.n_learners == 0:
+            return ensemble
+        featurizer = Stacked(ensemble.featurizers, ensemble.n_learners)
+        check_inputs_fit(featurizer, data.x)
+        reg = jnp.asarray(reg_lambda, dtype)
+        problem = Linear(featurizer, data.x, data.target, data.weight, loss, ensemble.constant, reg)
+        weights = _solved(problem, ensemble.weights.reshape(-1, ensemble.n_outputs), int(n_steps))
+        return Ensemble(ensemble.constant, ensemble.featurizers, weights.reshape(ensemble.weights.shape))
+
+
+def check_arguments(ensemble: Any, loss: Any, reg_lambda: Any, n_steps: Any) -> None:
+    """Raise an error that names the argument if one of these cannot be used."""
+    if not isinstance(ensemble, Ensemble):
+        raise TypeError(f"ensemble must be an Ensemble, as in boost(...).ensemble, got {type(ensemble).__name__}")
+    if not isinstance(loss, Loss):
+        raise TypeError(f"loss must be a vpboost loss (wrap a function in CustomLoss), got {type(loss).__name__}")
+    is_number = isinstance(reg_lambda, int | float | np.integer | np.floating) and not isinstance(reg_lambda, bool)
+    if not is_number or not 0 < reg_lambda < float("inf"):
+        raise ValueError(f"reg_lambda must be positive and finite, got {reg_lambda!r}")
+    if isinstance(n_steps, bool) or not isinstance(n_steps, int | np.integer) or n_steps < 1:
+        raise ValueError(f"n_steps must be a whole number of at least 1, got {n_steps!r}")
+
+
+def check_inputs_fit(featurizer: Any, x: Array) -> None:
+    """Raise ``ValueError`` if the featurizer cannot take inputs of this shape."""
+    try:
+        jax.eval_shape(featurizer.columns, x[0])
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"x has rows of shape {x.shape[1:-1]}, which the ensemble was not trained on") from error

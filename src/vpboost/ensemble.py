@@ -41,8 +41,7 @@ class Ensemble(eqx.Module):
                 return cls(constant, None, jnp.zeros((0, 0, constant.shape[0]), constant.dtype))
             arrays = [(eqx.filter(featurizer, eqx.is_array), weights) for featurizer, weights in learners]
             structure = eqx.filter(learners[0][0], eqx.is_array, inverse=True)
-            # by NumPy, here and below: JAX would compile a program for every shape
-            stacked, weights = jax.tree.map(lambda *leaves: jax.device_put(np.stack(leaves)), *arrays)
+            stacked, weights = jax.tree.map(_stack, *arrays)
             return cls(constant, eqx.combine(stacked, structure), weights)
 
     def unstack(self) -> list[tuple[Any, Array]]:
@@ -53,7 +52,7 @@ class Ensemble(eqx.Module):
         """Return featurizer and weights of one learner, or of several, stacked."""
         arrays, structure = eqx.partition((self.featurizers, self.weights), eqx.is_array)
         with jax.enable_x64(self.constant.dtype == jnp.float64):
-            return eqx.combine(jax.tree.map(lambda leaf: jax.device_put(np.asarray(leaf)[which]), arrays), structure)
+            return eqx.combine(jax.tree.map(lambda leaf: _take(leaf, which), arrays), structure)
 
     @property
     def n_learners(self) -> int:
@@ -86,7 +85,7 @@ class Ensemble(eqx.Module):
         """Return the contribution of each learner for inputs side by side."""
         if self.n_learners == 0:
             return jnp.zeros((0, x.shape[-1], self.n_outputs), self.constant.dtype)
-        return jnp.einsum("mnr,mnk->mrk", stacked_columns(self.featurizers, x), self.weights)
+        return jnp.einsum("mnr,mnk->mrk", stacked_columns(self.featurizers, self.n_learners, x), self.weights)
 
     def __call__(self, x: Array) -> Float[Array, " k"]:
         """Return f(x) for one input; a JAX function that can be differentiated, mapped and compiled."""
@@ -132,10 +131,26 @@ class Ensemble(eqx.Module):
         return np.concatenate(found)[: len(rows)]
 
 
-def stacked_columns(featurizers: Any, x: Float[Array, "*shape rows"]) -> Float[Array, "m n rows"]:
-    """Return the features, by each of some stacked featurizers, of inputs side by side."""
+# Stacking and cutting are left to NumPy where it can: JAX would compile a program for every shape.
+
+
+def _suits_numpy(leaf: Array) -> bool:
+    """Say whether an array is one of plain numbers: not a random key, nor traced by JAX."""
+    return not isinstance(leaf, jax.core.Tracer) and not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def _stack(*leaves: Array) -> Array:
+    return jax.device_put(np.stack(leaves)) if all(map(_suits_numpy, leaves)) else jnp.stack(leaves)
+
+
+def _take(leaf: Array, which: int | slice) -> Array:
+    return jax.device_put(np.asarray(leaf)[which]) if _suits_numpy(leaf) else leaf[which]
+
+
+def stacked_columns(featurizers: Any, n: int, x: Float[Array, "*shape rows"]) -> Float[Array, "m n rows"]:
+    """Return the features, by each of ``n`` stacked featurizers, of inputs side by side."""
     arrays, structure = eqx.partition(featurizers, eqx.is_array)
-    return jax.vmap(lambda leaves: columns(eqx.combine(leaves, structure), x))(arrays)
+    return jax.vmap(lambda leaves: columns(eqx.combine(leaves, structure), x), axis_size=n)(arrays)
 
 
 @eqx.filter_jit

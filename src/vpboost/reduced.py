@@ -157,13 +157,16 @@ def optimal_weights_cg(
     start: Weights,
     tolerance: float,
     max_steps: int,
+    pull: Weights | float = 0.0,
 ) -> Solution:
     """Return w* by preconditioned conjugate gradients from ``start``, using products with H̄ only.
+
+    ``pull`` is added to ḡ.
 
     The preconditioner treats H_i as c_k s_i on output k, with s_i the mean diagonal of H_i and c_k the mean curvature
     of output k relative to the others: K factorisations of n × n from a single weighted Gram matrix.
     """
-    gradient = block_sum(reduced_gradient, features, derivatives)
+    gradient = block_sum(reduced_gradient, features, derivatives) + pull
 
     def matvec(weights: Weights) -> Weights:
         return curve(weights, features, derivatives) + reg * weights

@@ -162,8 +162,7 @@ class Training(eqx.Module):
             return self.optimizer
         step_size = DEFAULT_STEP_SIZE if self.step_size is None else self.step_size
         shape = SCHEDULES[self.schedule or "onecycle"](self.max_steps)
-        steps = optax.chain(OPTIMIZERS[self.optimizer](), optax.scale_by_schedule(lambda k: -step_size * shape(k)))
-        return optax.flatten(steps)  # one pass over θ instead of one for every array in it
+        return optax.chain(OPTIMIZERS[self.optimizer](), optax.scale_by_schedule(lambda k: -step_size * shape(k)))
 
 
 class Trained(eqx.Module):
@@ -221,6 +220,9 @@ def descend(
         first, batch = draw(jnp.asarray(0))
         weights = summarise(featurizer, first, batch, training.solver).solve(batch, reg, weights).weights
     optimizer, solver = training.optax(), training.solver if project else None
+    first_moving = (theta,) if project else (theta, weights)
+    if isinstance(training.optimizer, str) and jax.tree.leaves(first_moving):
+        optimizer = optax.flatten(optimizer)  # one pass over all parameters instead of one for every array
 
     def step(carry: tuple, k: Array) -> tuple[tuple, Array]:
         theta, weights, state = carry
@@ -234,8 +236,7 @@ def descend(
         moved: Any = optax.apply_updates(moving, updates)
         return (*moved, *(theta, weights)[n_moving:], state), value
 
-    state = optimizer.init((theta,) if project else (theta, weights))
-    carry = (theta, weights, state)
+    carry = (theta, weights, optimizer.init(first_moving))
     if training.tol is None:
         (theta, weights, _), trace = jax.lax.scan(step, carry, jnp.arange(training.max_steps))
     else:
