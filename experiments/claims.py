@@ -9,20 +9,31 @@ import numpy as np
 from scipy.stats import t
 
 from .scaling import comparison
-from .tables import load
+from .tables import SCORES, load
 
 VARIANTS = ("vp_start", "vp_end", "vp_start_end", "vp")
 BOOSTED = ("gd", "vp_start", "vp_end", "vp_start_end", "xgboost")
 MATCHED = (*BOOSTED, "grownet", "trboost", "network", "network_vp")
+ALL_BOOSTED = (*BOOSTED, "vp", "gd_more", "grownet", "trboost")
+#: The scores beside the loss in the paper's tables.
+SCORED = {
+    "task1": ("r2",),
+    "task2": ("auc", "accuracy"),
+    "task3": ("auc", "accuracy"),
+    "mnist": ("auc", "accuracy"),
+    "cdr": ("r2",),
+    "higgs": ("auc",),
+}
 #: The claims, the problem, who is to be better than whom, and in what.
 CLAIMS: list[tuple[str, str, Sequence[str], Sequence[str], str]] = [
     *(
         (f"VPBoost has the lowest loss among boosting methods on {problem}", problem, ("vp",), BOOSTED, "loss")
-        for problem in ("task1", "task2", "task3", "mnist", "cdr", "higgs")
+        for problem in SCORED
     ),
     *(
-        (f"VPBoost has the best {name} among boosting methods on {problem}", problem, ("vp",), BOOSTED, name)
-        for problem, name in (("task2", "accuracy"), ("task3", "accuracy"), ("mnist", "accuracy"), ("higgs", "auc"))
+        (f"VPBoost has the best {SCORES[name]} among boosting methods on {problem}", problem, ("vp",), BOOSTED, name)
+        for problem, names in SCORED.items()
+        for name in names
     ),
     ("every VP variant is better than GDBoost on task1", "task1", VARIANTS, ("gd",), "loss"),
     ("every VP variant is better than GDBoost on task2", "task2", VARIANTS, ("gd",), "loss"),
@@ -43,16 +54,13 @@ CLAIMS: list[tuple[str, str, Sequence[str], Sequence[str], str]] = [
 GOALS: list[tuple[str, str, Sequence[str], Sequence[str], str]] = [
     *(
         (
-            f"with our additions, the lowest loss among boosting methods on {problem}",
-            problem,
+            f"with our additions, the lowest loss of all matched boosters on {name}",
+            name,
             ("vp_more",),
-            rivals,
+            ALL_BOOSTED,
             "loss",
         )
-        for problem, rivals in (
-            *((task, (*BOOSTED, "vp", "gd_more", "grownet", "trboost")) for task in ("task1", "task2", "task3")),
-            *((name, (*BOOSTED, "vp")) for name in ("mnist", "cdr", "higgs")),
-        )
+        for name in SCORED
     ),
     ("MNIST: accuracy of VPBoost above every matched rival", "mnist", ("vp",), MATCHED, "accuracy"),
     ("the same with our additions", "mnist", ("vp_more",), MATCHED, "accuracy"),
@@ -82,6 +90,8 @@ def scores(results: Path, problem: str, name: str) -> dict[str, np.ndarray]:
 def better(one: np.ndarray, other: np.ndarray, name: str) -> str:
     """Say whether one method is better than another on the same seeds: a paired t test at 5 %, else "open"."""
     gap = other - one if name == "loss" else one - other
+    if len(gap) < 2:
+        return "open"
     limit = t.ppf(0.975, len(gap) - 1) * gap.std(ddof=1) / np.sqrt(len(gap))
     return "open" if abs(gap.mean()) <= limit else "yes" if gap.mean() > 0 else "no"
 

@@ -29,6 +29,7 @@ def measure(name: str, method: str, config: dict[str, Any], n_seeds: int, quick:
     runs = []
     for seed in range(FIRST_SEED, FIRST_SEED + n_seeds):
         parts = problem.load(seed)
+        fit(problem, parts, config, seed)  # another number of kept learners means other programs
         fitted = fit(problem, parts, config, seed)
         runs.append(
             [rounded(fitted.seconds), rounded(problem.measure(fitted.predict(parts.x_test), parts.y_test)["loss"])]
