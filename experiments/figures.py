@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 
 from vpboost import datasets
 
@@ -146,6 +147,7 @@ def time_and_loss(results: Path, titles: dict[str, str]) -> Figure:
                 label=titles[method], markersize=6 if method in ("vp", "vp_more") else 4,
             )  # fmt: skip
         axis.set(xscale="log", yscale="log", title=task, xlabel="seconds, warm")
+        axis.xaxis.set_minor_formatter(NullFormatter())  # labels between the powers of ten would overlap
         axis.grid(alpha=0.3)
     axes[0].set_ylabel("test loss")
     handles, names = axes[0].get_legend_handles_labels()
