@@ -19,6 +19,7 @@ from .blocks import block_map, block_sum
 from .data import prepare
 from .ensemble import Ensemble, stacked_columns
 from .featurizers import columns
+from .featurizers.base import check_count
 from .losses import Loss
 from .reduced import Derivatives, Reduced, Weights, optimal_weights, optimal_weights_cg, reduce_block, uses_cg
 
@@ -194,8 +195,7 @@ def check_arguments(ensemble: Any, loss: Any, reg_lambda: Any, n_steps: Any) -> 
     is_number = isinstance(reg_lambda, int | float | np.integer | np.floating) and not isinstance(reg_lambda, bool)
     if not is_number or not 0 < reg_lambda < float("inf"):
         raise ValueError(f"reg_lambda must be positive and finite, got {reg_lambda!r}")
-    if isinstance(n_steps, bool) or not isinstance(n_steps, int | np.integer) or n_steps < 1:
-        raise ValueError(f"n_steps must be a whole number of at least 1, got {n_steps!r}")
+    check_count("n_steps", n_steps)
 
 
 def check_inputs_fit(featurizer: Any, x: Array) -> None:
