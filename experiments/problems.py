@@ -116,16 +116,16 @@ PROBLEMS = {
         ),
         Problem(
             "mnist", "handwritten digits", "multiclass", data.mnist, MulticlassCrossEntropy(10),
-            convolutional, 1, False, 5, 50, 512, (20, 5),
+            convolutional, 1, False, 5, 50, 512, (20, 5), most_trees=100,
             largest_lambda=10.0,
         ),
         Problem(
             "cdr", "convection, diffusion, reaction", "regression", data.cdr, SquaredError(),
-            residual, 8, True, 30, 500, None, (18, 5), most_trees=300,
+            residual, 8, True, 30, 500, None, (18, 5), most_trees=200,
         ),
         Problem(
             "cdr_published", "the same, published split", "regression", data.cdr_published, SquaredError(),
-            residual, 8, True, 30, 500, None, (18, 5), most_trees=300,
+            residual, 8, True, 30, 500, None, (18, 5), most_trees=200,
         ),
         Problem(
             "higgs", "Higgs boson", "binary", data.higgs, BinaryCrossEntropy(),
