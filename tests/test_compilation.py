@@ -63,3 +63,9 @@ def test_programs_are_forgotten_when_they_are_many(monkeypatch):
     assert not calls
     compilation.forget_programs_if_many(most_maps=1)
     assert calls == [1]
+
+
+def test_options_that_xla_does_not_know_are_left_out(monkeypatch):
+    assert compilation.quick_options() == compilation.QUICK
+    monkeypatch.setattr(compilation, "QUICK", {"xla_no_such_option": True})
+    assert compilation.quick_options.__wrapped__() == {}

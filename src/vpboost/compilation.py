@@ -1,7 +1,9 @@
 """Programs that JAX compiled, kept on disk and kept in check."""
 
 import os
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import jax
 
@@ -35,6 +37,20 @@ def cache_compilation(folder: str | Path | None = None) -> Path:
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
     return path
+
+
+#: What XLA is asked for where a program takes longer to compile than to run: no optimisation, kernels made directly.
+QUICK = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
+
+
+@cache
+def quick_options() -> dict[str, Any]:
+    """Return options for quick compilation; none if this version of XLA does not know them all."""
+    try:
+        jax.jit(lambda x: x, compiler_options=QUICK).lower(0.0).compile()
+    except jax.errors.JaxRuntimeError:
+        return {}
+    return QUICK
 
 
 #: Above so many memory maps, compiled programs are forgotten: each takes dozens, and Linux allows a process 65,530.
