@@ -54,7 +54,8 @@ def _initialise(
 @cache
 def initialise() -> Callable:
     """Return :func:`_initialise`, compiled: random numbers take long to compile and no time to make."""
-    return eqx.filter_jit(_initialise, compiler_options=quick_options())
+    options: dict[str, Any] = {"compiler_options": quick_options()}
+    return eqx.filter_jit(_initialise, **options)
 
 
 def initial_populations(
