@@ -13,6 +13,9 @@ from vpboost import MLP, BinaryCrossEntropy, ConvNet, Loss, MulticlassCrossEntro
 from . import data
 from .data import Parts
 
+#: Rows of each part in the short version of a problem, at the most.
+QUICK_ROWS = 500
+
 
 class Problem(NamedTuple):
     """One of the paper's problems."""
@@ -35,7 +38,11 @@ class Problem(NamedTuple):
 
     def quick(self) -> "Problem":
         """Return a short version, to see that everything runs."""
-        return self._replace(n_learners=2, max_steps=20, trees=(8, 3), most_trees=20, finals=1)
+
+        def load(seed: int) -> Parts:
+            return Parts(*(array[:QUICK_ROWS] for array in self.load(seed)))
+
+        return self._replace(load=load, n_learners=2, max_steps=10, trees=(8, 3), most_trees=5, finals=1)
 
     def settings(self) -> dict[str, int | None]:
         """Return what results depend on beside the method's own settings."""
