@@ -35,6 +35,7 @@ class Problem(NamedTuple):
     most_trees: int = 2000  #: rounds of the unconstrained boosters, ended by early stopping
     finals: int = 1  #: the best configuration must hold its place on so many other seeds
     largest_lambda: float = 0.1  #: end of the range in which boosting's λ_w is tuned; larger where features are
+    hides_columns: bool = False  #: whether the library's additions may show a learner part of the columns only
 
     def quick(self) -> "Problem":
         """Return a short version, to see that everything runs."""
@@ -136,7 +137,7 @@ PROBLEMS = {
         ),
         Problem(
             "higgs", "Higgs boson", "binary", data.higgs, BinaryCrossEntropy(),
-            network(2), 16, True, 25, 100, 8192, (200, 7),
+            network(2), 16, True, 25, 100, 8192, (200, 7), hides_columns=True,
         ),
     )
 }  # fmt: skip
