@@ -4,6 +4,7 @@ import os
 import resource
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
@@ -14,7 +15,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from vpboost import MLP, MulticlassCrossEntropy, SquaredError, Training, TrustRegion, VPBoostClassifier, boost, datasets
+from vpboost import (
+    MLP,
+    MulticlassCrossEntropy,
+    SquaredError,
+    Training,
+    TrustRegion,
+    VPBoostClassifier,
+    VPBoostRegressor,
+    boost,
+    cache_compilation,
+    datasets,
+)
 from vpboost.curvature import ScaledIdentity, Softmax
 from vpboost.featurizers import with_bias
 from vpboost.objective import CG_AT_END, value_and_slopes
@@ -94,6 +106,37 @@ def task1() -> dict[str, Any]:
         for kind, run in (("warm", warm), ("cold", cold)):
             ratios[kind].append(run["seconds"] / seconds if run["mse"] <= error else np.inf)
     return {**found, "median ratio of times": {kind: float(np.median(each)) for kind, each in ratios.items()}}
+
+
+def start_up() -> dict[str, Any]:
+    """First fits of new processes on 800 × 8, with a race of profiles and without, and with programs kept on disk."""
+    found: dict[str, Any] = {}
+    for settings in ("race", "one profile"):
+        with tempfile.TemporaryDirectory() as folder:
+            empty = [in_new_process("start_up", settings) for _ in range(3)]
+            kept = [in_new_process("start_up", settings, folder) for _ in range(4)][1:]
+        found[settings] = {
+            "first fit": float(np.median([run["first"] for run in empty])),
+            "first fit, programs on disk": float(np.median([run["first"] for run in kept])),
+            "second fit": float(np.median([run["second"] for run in empty])),
+        }
+    return found
+
+
+def first_fits(settings: str, folder: str | None = None) -> dict[str, float]:
+    """Fit a small table twice and return the times."""
+    if folder is not None:
+        cache_compilation(folder)
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(800, 8))
+    y = np.sin(x[:, 0]) + x[:, 1] * x[:, 2] + 0.1 * rng.normal(size=800)
+    profile: dict[str, Any] = {"encoding": "plain", "inherit": 0.8, "max_features": 1.0}
+    found = {}
+    for name in ("first", "second"):
+        began = time.perf_counter()
+        VPBoostRegressor(**({} if settings == "race" else profile)).fit(x, y)
+        found[name] = time.perf_counter() - began
+    return found
 
 
 def stage_seconds(n_rows: int, n_inputs: int, n_outputs: int, width: int, repeats: int = 3, **options: Any) -> float:
@@ -254,8 +297,6 @@ def prediction() -> dict[str, Any]:
     """Prediction of 100,000 rows and of one, beside XGBoost with as many parameters."""
     import xgboost as xgb
 
-    from vpboost import VPBoostRegressor
-
     rng = np.random.default_rng(0)
     x, many = rng.normal(size=(4000, 10)), rng.normal(size=(100_000, 10))
     y = np.sin(x[:, 0]) + x[:, 1] * x[:, 2]
@@ -299,6 +340,7 @@ def scaling() -> dict[str, Any]:
 
 CASES: dict[str, Callable[[], dict[str, Any]]] = {
     "task1": task1,
+    "start_up": start_up,
     "outputs": outputs,
     "softmax": softmax,
     "prediction": prediction,
@@ -310,8 +352,14 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
 #: Cases with millions of rows.
 LARGE = ("million_rows", "memory")
 
+#: What :func:`in_new_process` can run.
+PARTS: dict[str, Callable[..., dict[str, float]]] = {
+    "task1": lambda target, seed: time_to_reach(float(target), int(seed)),
+    "start_up": first_fits,
+    "memory": lambda n_rows: peak_memory(int(n_rows)),
+}
+
 if __name__ == "__main__":
     case, *given = sys.argv[1:]
-    numbers = time_to_reach(float(given[0]), int(given[1])) if case == "task1" else peak_memory(int(given[0]))
-    for label, value in numbers.items():
+    for label, value in PARTS[case](*given).items():
         print(f"{label}={value}")

@@ -3,9 +3,11 @@
 import time
 from functools import partial
 
+import jax.numpy as jnp
 from optuna.distributions import FloatDistribution
 
 from vpboost import Stage, Training, TrustRegion, boost, refit
+from vpboost.featurizers import SomeColumns
 
 from .data import Parts
 from .problems import Problem
@@ -18,9 +20,14 @@ def paper_space(problem: Problem) -> Space:
 
 
 def more_space(problem: Problem) -> Space:
-    """Tune the library's additions too: boosting rate, inheritance, λ_θ, and λ of the last solve of all weights."""
+    """Tune the library's additions too: boosting rate, inheritance, λ_θ, and λ of the last solve of all weights.
+
+    On noisy tables also the part of the columns that a learner sees.
+    """
+    columns = {"max_features": FloatDistribution(0.3, 1.0)} if problem.hides_columns else {}
     return {
         **paper_space(problem),
+        **columns,
         "rate": between(0.05, 1.0),
         "inherit": FloatDistribution(0.0, 0.9),
         "reg_theta": between(1e-8, 1e-3),
@@ -43,6 +50,10 @@ def trust_region(method: str, config: Config) -> TrustRegion:
 def fit(problem: Problem, parts: Parts, config: Config, seed: int, method: str) -> Fitted:
     """Boost; drop the learners after the lowest validation loss; solve for those left together if that helps."""
     curve: list[Point] = []
+    featurizer = problem.featurizer(problem.width)
+    if "max_features" in config:
+        fraction = jnp.float32(config["max_features"])  # an array: another value needs no other program
+        featurizer = partial(SomeColumns, factory=featurizer, fraction=fraction)
     factor = problem.loss_factor(problem.n_outputs(parts))
     began = time.perf_counter()
 
@@ -54,7 +65,7 @@ def fit(problem: Problem, parts: Parts, config: Config, seed: int, method: str) 
         parts.x_train,
         parts.y_train,
         loss=problem.loss,
-        featurizer=problem.featurizer(problem.width),
+        featurizer=featurizer,
         n_learners=problem.n_learners,
         training=Training(
             method=method,

@@ -9,6 +9,7 @@ import numpy as np
 from scipy.stats import t
 
 from .scaling import comparison
+from .study import SEEDS
 from .tables import SCORES, load
 
 VARIANTS = ("vp_start", "vp_end", "vp_start_end", "vp")
@@ -114,9 +115,10 @@ def judge(
     found = scores(results, problem, name)
     if missing := [titles[m] for m in (*methods, *rivals) if m not in found]:
         return Verdict(claim, "not run", f"without {', '.join(missing)}")
-    n_seeds = {len(found[m]) for m in (*methods, *rivals)}
-    if len(n_seeds) > 1:
+    n_seeds = [len(found[m]) for m in (*methods, *rivals)]
+    if min(n_seeds) < min(max(n_seeds), SEEDS):
         return Verdict(claim, "not run", "not all seeds")
+    found = {m: values[: min(n_seeds)] for m, values in found.items()}  # those that all have
     held = all_of([better(found[m], found[r], name) for m in methods for r in rivals])
     best = (min if name == "loss" else max)(rivals, key=lambda m: found[m].mean())
     return Verdict(claim, held, ", ".join(f"{titles[m]} {found[m].mean():.4g}" for m in (*methods, best)))

@@ -17,7 +17,7 @@ from jaxtyping import Array
 
 from vpboost import Loss, SquaredError
 from vpboost.corrective import Linear
-from vpboost.featurizers import columns, count_parameters, with_bias
+from vpboost.featurizers import Given, columns, count_parameters, with_bias
 
 from .data import Parts
 from .problems import Problem
@@ -78,14 +78,6 @@ def matched_width(problem: Problem, input_shape: tuple[int, ...], n_outputs: int
     while size(width + 1) <= wanted:
         width += 1
     return min(width, width + 1, key=lambda width: abs(size(width) - wanted))
-
-
-class Given(eqx.Module):
-    """The featurizer of inputs that are features already."""
-
-    def columns(self, x: Array) -> Array:
-        """Return the inputs."""
-        return x
 
 
 def newton(loss: Loss, z: Array, target: Array, constant: Array, weights: Array, reg: Array, steps: int) -> Array:

@@ -11,11 +11,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from . import boosting, grownet, networks, trees
 from .problems import PROBLEMS
 from .protocol import Method
-from .study import RESULTS, Store, confirm_leader, rerun, tune
+from .study import RESULTS, SEEDS, Store, confirm_leader, rerun, tune
 from .tables import summary
 
 METHODS = {m.name: m for m in (*boosting.METHODS, *networks.METHODS, *grownet.METHODS, *trees.METHODS)}
-TRIALS, SEEDS = 100, 10
+TRIALS = 100
 QUICK_TRIALS, QUICK_SEEDS = 2, 2
 QUICK_RESULTS = Path("quick-results")
 

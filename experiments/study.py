@@ -29,6 +29,8 @@ TUNING_SEED = 0
 FINAL_SEED, MOST_FINALS = 1001, 10
 #: The first of the seeds that are reported: none that was tuned on.
 FIRST_SEED = 1
+#: How many of them every method is run on; some have more.
+SEEDS = 10
 #: What a trial counts that ended in a loss that is no number.
 WORST = 1e12
 

@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 
@@ -63,3 +64,55 @@ def test_programs_are_forgotten_when_they_are_many(monkeypatch):
     assert not calls
     compilation.forget_programs_if_many(most_maps=1)
     assert calls == [1]
+
+
+def test_options_that_xla_does_not_know_are_left_out(monkeypatch):
+    assert compilation.quick_options() == compilation.QUICK
+    monkeypatch.setattr(compilation, "QUICK", {"xla_no_such_option": True})
+    assert compilation.quick_options.__wrapped__() == {}
+
+
+def test_the_default_folder_is_of_the_user_and_the_processor(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    here = compilation.default_folder()
+    assert here.parent == tmp_path / "vpboost"
+    assert here == compilation.default_folder()
+    monkeypatch.setattr(compilation.platform, "machine", lambda: "another")
+    assert here != compilation.default_folder()
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(compilation.Path, "home", lambda: tmp_path / "me")
+    assert compilation.default_folder().parent == tmp_path / "me" / ".cache" / "vpboost"
+
+
+def test_the_oldest_programs_are_deleted_when_they_take_too_much(tmp_path):
+    for age, name in enumerate("abcd"):
+        (tmp_path / name).write_bytes(bytes(100))
+        os.utime(tmp_path / name, (1e9 - age, 1e9 - age))
+    compilation.delete_oldest(tmp_path, most_bytes=250)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["a", "b"]
+
+
+TRAIN = """
+import sys, jax
+from vpboost.cli.main import main
+sys.exit(main(["train", sys.argv[1], "--target", "y", "-o", sys.argv[2], "--quiet", "--n-estimators", "1",
+               "--max-steps", "2", "--encoding", "plain", "--set", "inherit=0"]))
+"""
+
+
+@pytest.mark.slow
+def test_the_command_line_keeps_programs_unless_told_where(tmp_path):
+    table = tmp_path / "table.csv"
+    table.write_text("x,y\n" + "".join(f"{i},{i * i}\n" for i in range(30)))
+    environment = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
+
+    def train(**more):
+        command = [sys.executable, "-c", TRAIN, str(table), str(tmp_path / "model")]
+        subprocess.run(command, check=True, env=environment | more)
+
+    train(XDG_CACHE_HOME=str(tmp_path / "mine"))
+    assert len(list((tmp_path / "mine" / "vpboost").glob("*/*"))) > 5
+    train(XDG_CACHE_HOME=str(tmp_path / "none"), JAX_COMPILATION_CACHE_DIR=str(tmp_path / "told"))
+    assert any((tmp_path / "told").iterdir())
+    assert not (tmp_path / "none").exists()
+    train(XDG_CACHE_HOME=str(table))  # no folder: trains all the same

@@ -198,6 +198,19 @@ def test_verdicts():
     assert claims.all_of(["yes", "open", "no"]) == "no"
 
 
+@pytest.mark.parametrize(("n_vp", "n_rival", "held"), [(10, 10, "yes"), (13, 10, "yes"), (13, 9, "not run")])
+def test_verdicts_compare_the_seeds_that_all_have(tmp_path, n_vp, n_rival, held):
+    (tmp_path / "task1").mkdir()
+    for method, n, loss in (("vp", n_vp, 1.0), ("gd", n_rival, 2.0)):
+        # seeds beyond the tenth would turn the verdict
+        seeds = [{"seed": i, "test": {"loss": loss if i <= 10 else 1e3}} for i in range(1, n + 1)]
+        (tmp_path / "task1" / f"{method}.json").write_text(json.dumps({"method": method, "seeds": seeds}))
+    titles = {"vp": "VPBoost", "gd": "GDBoost"}
+    verdict = claims.judge(tmp_path, "a claim", "task1", ("vp",), ("gd",), "loss", titles)
+    assert verdict.held == held
+    assert verdict.numbers == ("not all seeds" if held == "not run" else "VPBoost 1, GDBoost 2")
+
+
 def test_unknown_methods_are_refused(capsys):
     with pytest.raises(SystemExit):
         run(["task1"], ["--methods", "nonsense"])

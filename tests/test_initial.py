@@ -36,7 +36,7 @@ def test_equal_factories_share_a_program():
     for _ in range(2):
         factory = partial(SomeColumns, factory=partial(MLP, width=5), fraction=jnp.asarray(0.5))
         population = next(initial_populations(factory, True, keys[0, 0], ROWS, 1, 0))[1]
-        sizes.append(initialise._cached._cache_size())
+        sizes.append(initialise()._cached._cache_size())
         assert arrays(population)[0].shape == (1, 5, 2)
     assert sizes[0] == sizes[1]
 

@@ -1,3 +1,4 @@
+import dataclasses
 from functools import partial
 
 import equinox as eqx
@@ -11,8 +12,8 @@ from problems import STRUCTURES, featurize, quadratic_model, random_problem
 from vpboost import reduced as reduced_module
 from vpboost.blocks import Layout
 from vpboost.featurizers import MLP, with_bias
-from vpboost.objective import MAX_BLOCKS_KEPT, value_and_slopes
-from vpboost.weak_learner import METHODS, Training, batches, descend, train
+from vpboost.objective import MAX_BLOCKS_KEPT, summarise, value_and_slopes
+from vpboost.weak_learner import METHODS, Training, batches, descend, solve_at_end, train
 
 reduce, optimal_weights = (jax.jit(f) for f in (reduced_module.reduce, reduced_module.optimal_weights))
 
@@ -30,6 +31,15 @@ def stack(*modules):
     arrays = [eqx.filter(m, eqx.is_array) for m in modules]
     structure = eqx.filter(modules[0], eqx.is_array, inverse=True)
     return eqx.combine(jax.tree.map(lambda *leaves: jnp.stack(leaves), *arrays), structure)
+
+
+@eqx.filter_jit
+def learn(key, population, x, derivatives, reg, training):
+    """Algorithm 1 from end to end: training, then the last solve."""
+    learner = train(key, population, x, derivatives, reg, training)
+    summary = summarise(learner.featurizer, x, derivatives, training.solver)
+    weights = solve_at_end(learner.weights, summary, derivatives, reg, training).weights
+    return dataclasses.replace(learner, weights=weights)
 
 
 def solve_in_the_graph(features, derivatives, reg):
@@ -101,7 +111,7 @@ def test_vp_takes_the_steps_of_algorithm_1(x64):
     """With plain SGD: θ ← θ − η∇_θ Q(w*(θ), θ), and the final weights are optimal for the final θ."""
     x, derivatives, module = problem("diagonal")
     reg, eta = jnp.asarray(0.1), 0.05
-    learner = train(
+    learner = learn(
         jax.random.key(0), stack(module), x, derivatives, reg, Training(max_steps=3, optimizer=optax.sgd(eta))
     )
     theta = module
@@ -120,8 +130,8 @@ def test_methods_solve_when_they_say(method, x64):
     def optimal(m):
         return optimal_weights(reduce(featurize(m, x), derivatives), reg).weights
 
-    still = train(jax.random.key(0), stack(module), x, derivatives, reg, Training(method=method, max_steps=0))
-    moved = train(jax.random.key(0), stack(module), x, derivatives, reg, Training(method=method, max_steps=5))
+    still = learn(jax.random.key(0), stack(module), x, derivatives, reg, Training(method=method, max_steps=0))
+    moved = learn(jax.random.key(0), stack(module), x, derivatives, reg, Training(method=method, max_steps=5))
     solved_at_start = np.allclose(still.weights, optimal(module), atol=1e-12)
     solved_at_end = np.allclose(moved.weights, optimal(moved.featurizer), atol=1e-12)
     assert solved_at_start == (method != "gd")
@@ -134,7 +144,7 @@ def test_training_lowers_the_objective_and_vp_beats_gd(x64):
         method: float(regularised(learner.featurizer, x, derivatives, jnp.asarray(1e-3), 0.0, learner.weights))
         for method in ("vp", "gd")
         for learner in [
-            train(jax.random.key(0), stack(module), x, derivatives, jnp.asarray(1e-3), Training(method, max_steps=200))
+            learn(jax.random.key(0), stack(module), x, derivatives, jnp.asarray(1e-3), Training(method, max_steps=200))
         ]
     }
     start = float(regularised(module, x, derivatives, jnp.asarray(1e-3), 0.0))
@@ -147,11 +157,11 @@ def test_the_best_candidate_is_kept(x64):
     rows = x.reshape(-1, 2)
     modules = [with_bias(partial(MLP, width=3))(jax.random.key(k), rows) for k in range(5)]
     reg = jnp.asarray(0.01)
-    best = train(jax.random.key(0), stack(*modules), x, derivatives, reg, Training(max_steps=20, candidates=5))
+    best = learn(jax.random.key(0), stack(*modules), x, derivatives, reg, Training(max_steps=20, candidates=5))
     values = [
         float(regularised(learner.featurizer, x, derivatives, reg, 0.0))
         for m in modules
-        for learner in [train(jax.random.key(0), stack(m), x, derivatives, reg, Training(max_steps=20))]
+        for learner in [learn(jax.random.key(0), stack(m), x, derivatives, reg, Training(max_steps=20))]
     ]
     np.testing.assert_allclose(regularised(best.featurizer, x, derivatives, reg, 0.0), min(values), rtol=1e-9)
 
@@ -164,7 +174,7 @@ def test_batches_have_normalised_weights_and_an_exact_finish(x64):
     joined, _ = batches(jax.random.key(0), x, derivatives, Training(batch_size=70))(3)
     assert joined.shape == (1, 2, 64), "two blocks, joined"
     np.testing.assert_allclose(jnp.sum(d.weight), 1, rtol=1e-12)
-    learner = train(jax.random.key(0), stack(module), x, derivatives, jnp.asarray(0.01), training)
+    learner = learn(jax.random.key(0), stack(module), x, derivatives, jnp.asarray(0.01), training)
     exact = optimal_weights(reduce(featurize(learner.featurizer, x), derivatives), jnp.asarray(0.01)).weights
     np.testing.assert_allclose(learner.weights, exact, atol=1e-10)
     # batches as large as the data are the data
@@ -189,7 +199,7 @@ def test_training_ends_when_the_objective_stalls(candidates, x64):
 
     def trace(**options):
         training = Training(max_steps=100, schedule="constant", step_size=1e-5, candidates=candidates, **options)
-        return np.asarray(train(jax.random.key(0), population, x, derivatives, reg, training).objective)
+        return np.asarray(learn(jax.random.key(0), population, x, derivatives, reg, training).objective)
 
     whole = trace()
     fall = (whole[40:50].mean() - whole[30:40].mean()) / abs(whole[40:50].mean())
@@ -199,8 +209,8 @@ def test_training_ends_when_the_objective_stalls(candidates, x64):
     np.testing.assert_allclose(early[:50], whole[:50], rtol=1e-12)
     np.testing.assert_allclose(patient, whole, rtol=1e-12)
     np.testing.assert_array_equal(
-        train(jax.random.key(0), stack(module), x, derivatives, reg, Training(max_steps=20, tol=0.9)).objective,
-        train(jax.random.key(0), stack(module), x, derivatives, reg, Training(max_steps=20)).objective,
+        learn(jax.random.key(0), stack(module), x, derivatives, reg, Training(max_steps=20, tol=0.9)).objective,
+        learn(jax.random.key(0), stack(module), x, derivatives, reg, Training(max_steps=20)).objective,
         "too few steps to speak of a stall",
     )
 
@@ -210,7 +220,7 @@ def test_reg_theta_shrinks_theta(x64):
 
     def size(reg_theta):
         training = Training(max_steps=300, reg_theta=reg_theta)
-        learner = train(jax.random.key(0), stack(module), x, derivatives, jnp.asarray(0.01), training)
+        learner = learn(jax.random.key(0), stack(module), x, derivatives, jnp.asarray(0.01), training)
         return sum(float(jnp.sum(leaf**2)) for leaf in jax.tree.leaves(eqx.filter(learner.featurizer, eqx.is_array)))
 
     assert size(1.0) < 0.1 * size(0.0)
@@ -222,7 +232,7 @@ def test_reg_theta_shrinks_theta(x64):
 def test_every_optimizer_lowers_the_objective(optimizer, x64):
     x, derivatives, module = problem(n_rows=80)
     options = {} if not isinstance(optimizer, str) else {"step_size": 0.01, "schedule": "cosine"}
-    learner = train(
+    learner = learn(
         jax.random.key(0),
         stack(module),
         x,
@@ -236,7 +246,7 @@ def test_every_optimizer_lowers_the_objective(optimizer, x64):
 def test_large_softmax_training_by_conjugate_gradients_agrees_with_the_direct_solver(x64):
     x, derivatives, module = problem("softmax", n_rows=100)
     direct, iterative = (
-        train(
+        learn(
             jax.random.key(0), stack(module), x, derivatives, jnp.asarray(0.01), Training(max_steps=20, solver=solver)
         )
         for solver in ("direct", "cg")

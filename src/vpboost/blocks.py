@@ -46,11 +46,13 @@ class Layout(NamedTuple):
     def for_rows(cls, n_rows: int, block_rows: int) -> "Layout":
         """Return a layout with little padding whose blocks have at most ``block_rows`` rows.
 
-        Blocks are rounded up to a multiple of 32 rows, so that one compiled program serves data of similar sizes.
+        Blocks are rounded up to a multiple of 32 rows, large ones of 128, so that one compiled program serves data of
+        similar sizes, and sums over parts of a block leave no rest.
         """
         n_blocks = -(-n_rows // block_rows)
         rows = -(-n_rows // n_blocks)
-        return cls(n_rows, n_blocks, min(-(-rows // 32) * 32, block_rows))
+        unit = 32 if rows <= 512 else 128
+        return cls(n_rows, n_blocks, min(-(-rows // unit) * unit, block_rows))
 
     def split(self, rows: Any) -> np.ndarray:
         """Arrange rows in blocks; padding repeats the first row, so that it is always valid data.

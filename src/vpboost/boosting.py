@@ -3,6 +3,7 @@
 import dataclasses
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -11,16 +12,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .blocks import block_map, block_sum
+from .blocks import MAX_BLOCKS_KEPT, block_map, block_sum
 from .data import Data, check_seed, prepare, prepare_validation
 from .diagnostics import Diagnostics, diagnose
 from .ensemble import Ensemble
-from .featurizers import Factory, columns
+from .featurizers import Factory, Given, columns
 from .initial import blend, initial_populations
 from .losses import Loss
+from .objective import summarise
 from .reduced import Derivatives
 from .trust_region import TrustRegion, accepts, next_lambda, reduction_ratio, search
-from .weak_learner import Trained, Training, train
+from .weak_learner import Trained, Training, solve_at_end, train
 
 
 class Record(NamedTuple):
@@ -157,12 +159,13 @@ def boost(
         predictions: tuple[Any, ...] = tuple(d if d is None else start(constant, d) for d in datasets)
         learners = [] if resume is None else resume.ensemble.unstack()
         for module, weights in learners:
-            predictions = update(module, weights, predictions, datasets)
+            predictions = update(weights, predictions, *featurized(module, datasets))
         history = [] if resume is None else list(resume.history)
         reg = jnp.asarray(trust_region.reg_lambda if resume is None else resume.reg_lambda, dtype)
         status = "all stages done"
         initial = initial_populations(featurizer, bias, key, data.sample(), training.candidates, len(history))
-        derivatives, facts, losses = differentiate(loss, predictions, datasets)
+        labels = tuple(d if d is None else (d.target, d.weight) for d in datasets)
+        derivatives, facts, losses = differentiate(loss, predictions, labels)
         try:
             for stage in range(len(history), n_learners):
                 began = time.perf_counter()
@@ -173,10 +176,12 @@ def boost(
                 if learners:
                     population = blend(learners[-1][0], population, training.inherit)
                 learner = train(train_key, population, data.x, derivatives, reg, training)
-                verdict = assess(learner, predictions[0], derivatives, data, loss, reg, training, trust_region)
+                module, sets = featurized(learner.featurizer, datasets)
+                judged = dataclasses.replace(learner, featurizer=module)
+                verdict = assess(judged, predictions[0], derivatives, sets[0], loss, reg, training, trust_region)
                 if verdict.accepted:
-                    predictions = update(learner.featurizer, verdict.trial.weights, predictions, datasets)
-                derivatives, facts, losses = jax.block_until_ready(differentiate(loss, predictions, datasets))
+                    predictions = update(verdict.trial.weights, predictions, module, sets)
+                derivatives, facts, losses = jax.block_until_ready(differentiate(loss, predictions, labels))
                 entry = record(stage, losses, verdict, time.perf_counter() - began)
                 if entry.accepted:
                     learners.append((learner.featurizer, verdict.trial.weights))
@@ -222,17 +227,16 @@ def assess(
     trust_region: TrustRegion,
 ) -> Verdict:
     """Try the learner with the least λ_w that makes it acceptable, if any does."""
+    summary = summarise(learner.featurizer, data.x, derivatives, training.solver)
 
     def attempt(reg: Array) -> Trial:
-        weights, error = learner.weights, jnp.zeros((), prediction.dtype)
-        if training.solves.end:
-            solution = learner.summary.solve(derivatives, reg, weights)
-            weights, error = solution.weights, jnp.where(solution.finite, solution.error, jnp.inf)
-        theory = diagnose(weights, learner.summary, derivatives)
-        step = trust_region.rate * weights
+        solution = solve_at_end(learner.weights, summary, derivatives, reg, training)
+        theory = diagnose(solution.weights, summary, derivatives)
+        step = trust_region.rate * solution.weights
         bend = -2 * (theory.model_reduction + theory.slope)
         predicted = -trust_region.rate * theory.slope - 0.5 * trust_region.rate**2 * bend
         actual = actual_reduction(loss, prediction, learner.featurizer, step, data)
+        error = jnp.where(solution.finite, solution.error, jnp.inf)
         return Trial(step, reduction_ratio(actual, predicted), error, theory)
 
     if not training.solves.end:  # nothing to solve again: the weights are what gradient descent made them
@@ -262,19 +266,40 @@ class Facts(NamedTuple):
 
 
 @eqx.filter_jit
-def differentiate(loss: Loss, predictions: tuple, datasets: tuple) -> tuple[Derivatives, Facts, list[Array]]:
-    """Return gradient and curvature of the loss at the current ensemble, facts about them, and the mean losses."""
-    prediction, data = predictions[0], datasets[0]
-    gradient = block_map(loss.gradient, prediction, data.target)
-    derivatives = Derivatives(data.weight, gradient, block_map(loss.curvature, prediction, data.target))
+def differentiate(loss: Loss, predictions: tuple, labels: tuple) -> tuple[Derivatives, Facts, list[Array]]:
+    """Return gradient and curvature of the loss at the current ensemble, facts about them, and the mean losses.
+
+    ``labels`` are the targets and weights of each data set.
+    """
+    prediction, (target, weight) = predictions[0], labels[0]
+    gradient = block_map(loss.gradient, prediction, target)
+    derivatives = Derivatives(weight, gradient, block_map(loss.curvature, prediction, target))
     diagonal = derivatives.curvature.diagonal()
     finite = jnp.all(jnp.isfinite(gradient)) & jnp.all(jnp.isfinite(diagonal))
-    losses = [mean_loss(loss, p, d) for p, d in zip(predictions, datasets, strict=True)]
+    losses = [mean_loss(loss, *pair) for pair in zip(predictions, labels, strict=True)]
     return derivatives, Facts(finite, jnp.min(diagonal), jnp.max(jnp.abs(gradient))), losses
 
 
+def featurized(featurizer: Any, datasets: tuple) -> tuple[Any, tuple]:
+    """Return a featurizer and data sets with the same features, the features as inputs where there are few rows.
+
+    They are then computed once, and the programs that follow serve inputs of any shape.
+    """
+    if any(len(d.weight) > MAX_BLOCKS_KEPT for d in datasets if d is not None):
+        return featurizer, datasets
+    features = features_of(featurizer, tuple(d if d is None else d.x for d in datasets))
+    sets = zip(datasets, features, strict=True)
+    return Given(), tuple(d if d is None else dataclasses.replace(d, x=z) for d, z in sets)
+
+
 @eqx.filter_jit
-def update(featurizer: Any, weights: Array, predictions: tuple, datasets: tuple) -> tuple:
+def features_of(featurizer: Any, inputs: tuple) -> tuple:
+    """Return the features of inputs in blocks (None stays None)."""
+    return tuple(x if x is None else block_map(partial(columns, featurizer), x) for x in inputs)
+
+
+@eqx.filter_jit
+def update(weights: Array, predictions: tuple, featurizer: Any, datasets: tuple) -> tuple:
     """Add a learner to the predictions on each data set (None stays None)."""
 
     def add(prediction: Array, data: Data) -> Array:
@@ -283,11 +308,11 @@ def update(featurizer: Any, weights: Array, predictions: tuple, datasets: tuple)
     return tuple(p if p is None else add(p, d) for p, d in zip(predictions, datasets, strict=True))
 
 
-def mean_loss(loss: Loss, prediction: Array | None, data: Data | None) -> Array:
-    """Return the mean loss over a data set; NaN for none."""
-    if prediction is None or data is None:
+def mean_loss(loss: Loss, prediction: Array | None, labels: tuple[Array, Array] | None) -> Array:
+    """Return the mean loss over a data set, given its targets and weights; NaN for none."""
+    if prediction is None or labels is None:
         return jnp.array(jnp.nan)
-    return block_sum(lambda f, t, w: jnp.sum(w * loss.value(f, t)), prediction, data.target, data.weight)
+    return block_sum(lambda f, t, w: jnp.sum(w * loss.value(f, t)), prediction, *labels)
 
 
 def first_constant(loss: Loss, data: Data) -> Array:

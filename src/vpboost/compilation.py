@@ -1,7 +1,12 @@
 """Programs that JAX compiled, kept on disk and kept in check."""
 
+import contextlib
+import hashlib
 import os
+import platform
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import jax
 
@@ -14,8 +19,9 @@ def cache_compilation(folder: str | Path | None = None) -> Path:
     Parameters
     ----------
     folder : str or Path, optional
-        Where to keep them; it must be yours alone, for what is in it is run. By default ``vpboost`` in the user's cache
-        folder (``XDG_CACHE_HOME``, or ``.cache`` in the home folder).
+        Where to keep them; it must be yours alone, for what is in it is run. By default a folder of this kind of
+        processor under ``vpboost`` in the user's cache folder (``XDG_CACHE_HOME``, or ``.cache`` in the home folder),
+        from which the oldest programs are deleted when there are more than 200 MB of them.
 
     Returns
     -------
@@ -27,14 +33,55 @@ def cache_compilation(folder: str | Path | None = None) -> Path:
     >>> import vpboost
     >>> folder = vpboost.cache_compilation()  # doctest: +SKIP
     """
+    path = default_folder() if folder is None else Path(folder).expanduser()
+    path.mkdir(parents=True, exist_ok=True, mode=0o700)
     if folder is None:
-        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vpboost"
-    path = Path(folder).expanduser()
-    path.mkdir(parents=True, exist_ok=True)
+        delete_oldest(path)
     jax.config.update("jax_compilation_cache_dir", str(path))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
     return path
+
+
+def cache_unless_set() -> None:
+    """Do so where the process is ours, as on the command line, if JAX has no folder yet and the default can be used."""
+    if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
+        with contextlib.suppress(OSError):
+            cache_compilation()
+
+
+def default_folder() -> Path:
+    """Return a folder of the user's for this kind of processor: others may share the home folder."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        facts = next(line for line in lines if line.startswith(("flags", "Features")))
+    except (OSError, StopIteration):  # not Linux
+        facts = platform.processor()
+    name = hashlib.sha256(f"{platform.machine()} {facts}".encode()).hexdigest()[:12]
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vpboost" / name
+
+
+def delete_oldest(folder: Path, most_bytes: int = 200_000_000) -> None:
+    """Delete the oldest files of a folder until the rest take no more than so many bytes."""
+    with contextlib.suppress(FileNotFoundError):  # another process deletes as well
+        for file in sorted(folder.iterdir(), key=lambda file: file.stat().st_mtime, reverse=True):
+            most_bytes -= file.stat().st_size
+            if most_bytes < 0:
+                file.unlink()
+
+
+#: What XLA is asked for where a program takes longer to compile than to run: no optimisation, kernels made directly.
+QUICK = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
+
+
+@cache
+def quick_options() -> dict[str, Any]:
+    """Return options for quick compilation; none if this version of XLA does not know them all."""
+    try:
+        jax.jit(lambda x: x, compiler_options=QUICK).lower(0.0).compile()
+    except jax.errors.JaxRuntimeError:
+        return {}
+    return QUICK
 
 
 #: Above so many memory maps, compiled programs are forgotten: each takes dozens, and Linux allows a process 65,530.

@@ -1,7 +1,8 @@
 """Where the training of each stage's learner starts."""
 
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from operator import itemgetter
 from typing import Any
 
 import equinox as eqx
@@ -10,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from .compilation import quick_options
 from .featurizers import Factory, columns, require_vector, with_bias
 
 #: How many stages' initial featurizers are built by one call of the factory.
@@ -49,9 +51,11 @@ def _initialise(
     return keys[:, 1], stack_of(factory, bias, population_keys, rows)
 
 
-# random numbers take long to compile and no time to make, so XLA is asked for little optimisation
-_QUICKLY: dict[str, Any] = {"compiler_options": {"xla_backend_optimization_level": 0}}
-initialise = eqx.filter_jit(_initialise, **_QUICKLY)
+@cache
+def initialise() -> Callable:
+    """Return :func:`_initialise`, compiled: random numbers take long to compile and no time to make."""
+    options: dict[str, Any] = {"compiler_options": quick_options()}
+    return eqx.filter_jit(_initialise, **options)
 
 
 def initial_populations(
@@ -60,15 +64,19 @@ def initial_populations(
     """Yield the training key and the initial featurizers of ``stage`` and all that follow, made a few at a time."""
     factory = compared_by_value(factory)
     while True:
-        made = initialise(factory, bias, key, rows, candidates, np.asarray(stage))
+        keys, populations = initialise()(factory, bias, key, rows, candidates, np.asarray(stage))
+        numbers, structure = eqx.partition(populations, eqx.is_array)
+        # taken apart by NumPy: so little work is not worth a compiled program
+        words, numbers = np.asarray(jax.random.key_data(keys)), jax.tree.map(np.asarray, numbers)
         for i in range(STAGES_AT_ONCE):
-            yield take_stage(made, np.asarray(i))
+            one = jax.tree.map(itemgetter(i), numbers)
+            yield jax.random.wrap_key_data(words[i]), eqx.combine(one, structure)
         stage += STAGES_AT_ONCE
 
 
 def example(factory: Factory, bias: bool, rows: Array) -> Any:
     """Return one featurizer: the structure of all that the factory builds."""
-    _, populations = initialise(compared_by_value(factory), bias, jax.random.key(0), rows, 1, np.asarray(0))
+    _, populations = initialise()(compared_by_value(factory), bias, jax.random.key(0), rows, 1, np.asarray(0))
     return jax.tree.map(lambda leaf: leaf[0, 0] if eqx.is_array(leaf) else leaf, populations)
 
 
@@ -82,17 +90,11 @@ def compared_by_value(factory: Any) -> Any:
     return jax.tree_util.Partial(factory.func, *factory.args, **options)
 
 
-@eqx.filter_jit
 def blend(last: Any, fresh: Any, inherit: float | Array) -> Any:
     """Return featurizers between the last accepted one (``inherit`` = 1) and fresh ones (``inherit`` = 0)."""
+    part = float(inherit)
 
     def mix(old: Any, new: Any) -> Any:
-        return inherit * old + (1 - inherit) * new if eqx.is_inexact_array(new) else new
+        return part * np.asarray(old) + (1 - part) * np.asarray(new) if eqx.is_inexact_array(new) else new
 
     return jax.tree.map(mix, last, fresh)
-
-
-@eqx.filter_jit
-def take_stage(populations: Any, i: Any) -> Any:
-    """Return one stage's featurizers."""
-    return jax.tree.map(lambda leaf: leaf[i] if eqx.is_array(leaf) else leaf, populations)

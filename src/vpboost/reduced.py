@@ -29,8 +29,8 @@ from .curvature import Curvature, Diagonal, ScaledIdentity
 MAX_DENSE_UNKNOWNS = 256
 #: Numbers that a diagonal Hessian's products may need at once.
 MAX_AT_ONCE = 1 << 24
-#: Rows that one sum goes over.
-ROWS_PER_SUM = 256
+#: Rows that one sum goes over: the first of these of which a block is a multiple.
+ROWS_PER_SUM = 256, 128
 
 FeatureBlocks = Float[Array, "blocks n rows"]
 Weights = Float[Array, "n k"]
@@ -84,16 +84,17 @@ class Solution(eqx.Module):
 
 
 def sum_over_rows(left: Float[Array, "*groups p rows"], right: Float[Array, "rows q"]) -> Float[Array, "*groups p q"]:
-    """Return the product of two matrices, summed over the rows in parts of ``ROWS_PER_SUM``.
+    """Return the product of two matrices, summed over the rows in parts.
 
     Single precision loses digits in long sums, and H̄ + λ_w I needs them all when λ_w is small.
     """
-    n_parts, rest = divmod(left.shape[-1], ROWS_PER_SUM)
+    size = next((size for size in ROWS_PER_SUM if left.shape[-1] % size == 0), ROWS_PER_SUM[0])
+    n_parts, rest = divmod(left.shape[-1], size)
     if n_parts < 2:
         return left @ right
-    whole = n_parts * ROWS_PER_SUM
-    parts = left[..., :whole].reshape(*left.shape[:-1], n_parts, ROWS_PER_SUM)
-    sums = jnp.einsum("...pcr,crq->...cpq", parts, right[:whole].reshape(n_parts, ROWS_PER_SUM, -1))
+    whole = n_parts * size
+    parts = left[..., :whole].reshape(*left.shape[:-1], n_parts, size)
+    sums = jnp.einsum("...pcr,crq->...cpq", parts, right[:whole].reshape(n_parts, size, -1))
     total = jnp.sum(sums, axis=-3)
     return total + left[..., whole:] @ right[whole:] if rest else total
 
@@ -230,22 +231,16 @@ def _factorise(matrix: Float[Array, "groups m m"], reg: Array) -> tuple[Array, A
     scale = jax.lax.rsqrt(jnp.maximum(diagonal, info.tiny))
     unit = scale[:, :, None] * (matrix + reg * eye) * scale[:, None, :]
 
-    def factor(jitter: Array) -> Array:
-        return jnp.linalg.cholesky(unit + jitter[:, None, None] * eye, symmetrize_input=False)
+    def factor(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        _, jitter, failed = state
+        more = jnp.where(jitter < 0, 0, jnp.maximum(10 * jitter, matrix.shape[-1] * info.eps))
+        jitter = jnp.where(failed, more, jitter)
+        factors = jnp.linalg.cholesky(unit + jitter[:, None, None] * eye, symmetrize_input=False)
+        return factors, jitter, ~jnp.all(jnp.isfinite(factors), axis=(1, 2))
 
-    def failed(factors: Array) -> Array:
-        return ~jnp.all(jnp.isfinite(factors), axis=(1, 2))
-
-    def retry(state: tuple[Array, Array]) -> tuple[Array, Array]:
-        factors, jitter = state
-        more = jnp.maximum(10 * jitter, matrix.shape[-1] * info.eps)
-        jitter = jnp.where(failed(factors), more, jitter)
-        return factor(jitter), jitter
-
-    none = jnp.zeros(matrix.shape[0], matrix.dtype)
-    factors, jitter = jax.lax.while_loop(
-        lambda state: jnp.any(failed(state[0]) & (state[1] < 1)), retry, (factor(none), none)
-    )
+    # the loop starts without factors, so that factoring is compiled once only
+    none = unit, jnp.full(matrix.shape[0], -1, matrix.dtype), jnp.full(matrix.shape[0], True)
+    factors, jitter, _ = jax.lax.while_loop(lambda state: jnp.any(state[2] & (state[1] < 1)), factor, none)
     return factors, scale, jitter
 
 

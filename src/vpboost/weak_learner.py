@@ -30,7 +30,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from .blocks import rows_per_block
 from .compression import compress
 from .objective import Summary, feature_count, penalty, summarise, value_and_slopes
-from .reduced import Derivatives
+from .reduced import Derivatives, Solution
 
 
 class Solves(NamedTuple):
@@ -166,12 +166,14 @@ class Training(eqx.Module):
 
 
 class Trained(eqx.Module):
-    """A trained weak learner: featurizer, linear weights, objective at every step, and its summary on all the data."""
+    """A trained weak learner: featurizer, linear weights, objective at every step.
+
+    The weights are those of the last step: :func:`solve_at_end` follows.
+    """
 
     featurizer: Any
     weights: Float[Array, "n k"]
     objective: Float[Array, " steps"]
-    summary: Summary
 
 
 @eqx.filter_jit
@@ -182,25 +184,37 @@ def train(
     arrays, structure = eqx.partition(featurizers, eqx.is_array)
     for_theta = compress(jax.random.fold_in(key, 1), derivatives, training.sketch)
 
-    def one(key: PRNGKeyArray, arrays: Any) -> tuple[tuple, Array]:
+    def one(key: PRNGKeyArray, arrays: Any) -> tuple[Any, Array, Array]:
         featurizer, weights, trace = descend(key, eqx.combine(arrays, structure), x, for_theta, reg, training)
         if for_theta is not derivatives:
             weights = jnp.zeros((weights.shape[0], derivatives.gradient.shape[-1]), weights.dtype)
+        return eqx.filter(featurizer, eqx.is_array), weights, trace
+
+    def final_objective(arrays: Any, weights: Array, trace: Array) -> Array:
+        featurizer = eqx.combine(arrays, structure)
         summary = summarise(featurizer, x, derivatives, training.solver)
-        if training.solves.end:
-            weights = summary.solve(derivatives, reg, weights).weights
+        weights = solve_at_end(weights, summary, derivatives, reg, training).weights
         model = jnp.sum(weights * summary.gradient) + 0.5 * summary.bend(weights, derivatives)
-        final = model + penalty(eqx.filter(featurizer, eqx.is_inexact_array), weights, reg, training.reg_theta)
-        return (eqx.filter(featurizer, eqx.is_array), weights, trace, summary), final
+        return model + penalty(eqx.filter(featurizer, eqx.is_inexact_array), weights, reg, training.reg_theta)
 
     keys = jax.random.split(key, training.candidates)
     if training.candidates == 1:
-        (arrays, *rest), _ = one(keys[0], jax.tree.map(lambda leaf: leaf[0], arrays))
+        arrays, *rest = one(keys[0], jax.tree.map(lambda leaf: leaf[0], arrays))
     else:
-        population, final = jax.vmap(one)(keys, arrays)
+        population = jax.vmap(one)(keys, arrays)
+        final = jax.vmap(final_objective)(*population)
         best = jnp.argmin(jnp.where(jnp.isnan(final), jnp.inf, final))
         arrays, *rest = jax.tree.map(lambda leaf: leaf[best], population)
     return Trained(eqx.combine(arrays, structure), *rest)
+
+
+def solve_at_end(
+    weights: Array, summary: Summary, derivatives: Derivatives, reg: Array, training: Training
+) -> Solution:
+    """Return the weights of a trained learner, solved for on all rows if the method does so."""
+    if training.solves.end:
+        return summary.solve(derivatives, reg, weights)
+    return Solution(weights, jnp.zeros((), weights.dtype), jnp.asarray(True))
 
 
 def descend(

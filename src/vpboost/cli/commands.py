@@ -18,8 +18,10 @@ from .main import CommandError, parameters_of, printable
 def train(options: argparse.Namespace) -> None:
     """Fit a model to a table."""
     from ..checkpoint import CheckpointError
+    from ..compilation import cache_unless_set
     from . import tables
 
+    cache_unless_set()
     form = tables.Format.of(options)
     X, y, weight = training_data(tables.read_table(options.table, form), options, options.table)
     task = find_task(y) if options.task == "auto" else options.task

@@ -37,6 +37,7 @@ It may also have a method ``columns(x)`` from inputs side by side, ``(*input_sha
 
 from .base import (
     Factory,
+    Given,
     SomeColumns,
     WithBias,
     activation_function,
@@ -55,6 +56,7 @@ __all__ = [
     "ConvNet",
     "Factory",
     "Fourier",
+    "Given",
     "ResNet",
     "SomeColumns",
     "WithBias",

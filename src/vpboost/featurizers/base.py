@@ -38,6 +38,14 @@ def flat(x: Float[Array, "*shape rows"]) -> Float[Array, "d rows"]:
     return x.reshape(-1, x.shape[-1])
 
 
+class Given(ByColumns):
+    """The featurizer of inputs that are features already."""
+
+    def columns(self, x: Float[Array, "n rows"]) -> Float[Array, "n rows"]:
+        """Return the inputs."""
+        return x
+
+
 class WithBias(eqx.Module):
     """A featurizer with one more feature that is always 1."""
 
