@@ -35,7 +35,7 @@ Scalar = Float[Array, ""]
 #: Tolerance and iterations of conjugate gradients: loose while θ moves (each solve starts from the last), tight at the
 #: end of training.
 CG_WHILE_TRAINING = (1e-3, 30)
-CG_AT_END = (1e-6, 500)
+CG_AT_END = (1e-7, 500)
 
 
 class Summary(eqx.Module):
