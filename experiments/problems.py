@@ -32,7 +32,7 @@ class Problem(NamedTuple):
     max_steps: int  #: optimiser steps of a learner
     batch_size: int | None
     trees: tuple[int, int]  #: number and depth of XGBoost's trees at matched capacity
-    most_trees: int = 2000  #: rounds of the unconstrained boosters, ended by early stopping
+    most_trees: int = 2000  #: rounds of the unconstrained boosters, if early stopping does not end them before
     finals: int = 1  #: the best configuration must hold its place on so many other seeds
     largest_lambda: float = 0.1  #: end of the range in which boosting's λ_w is tuned; larger where features are
     hides_columns: bool = False  #: whether the library's additions may show a learner part of the columns only
@@ -43,7 +43,9 @@ class Problem(NamedTuple):
         def load(seed: int) -> Parts:
             return Parts(*(array[:QUICK_ROWS] for array in self.load(seed)))
 
-        return self._replace(load=load, n_learners=2, max_steps=10, trees=(8, 3), most_trees=5, finals=1)
+        batch_size = None if self.batch_size is None else 128
+        short = self._replace(load=load, batch_size=batch_size, trees=(8, 3), most_trees=5, finals=1)
+        return short._replace(n_learners=2, max_steps=10)
 
     def settings(self) -> dict[str, int | None]:
         """Return what results depend on beside the method's own settings."""

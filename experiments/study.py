@@ -47,6 +47,9 @@ class Store:
             self.content |= json.loads(self.path.read_text())
         if self.content["settings"] != head["settings"]:
             raise ValueError(f"{self.path} is of other settings, {self.content['settings']}: move it away")
+        tuned = self.trials[0]["config"].keys() if self.trials else method.space(problem).keys()
+        if tuned != method.space(problem).keys():
+            raise ValueError(f"{self.path} has trials of other parameters, {', '.join(tuned)}: move it away")
 
     @property
     def trials(self) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ import numpy as np
 from rich.table import Table
 
 from .problems import PROBLEMS
+from .study import SEEDS
 
 #: Scores in the paper's tables, by problem.
 SCORES = {"r2": "R²", "auc": "AUC", "accuracy": "accuracy"}
@@ -22,7 +23,7 @@ def load(results: Path, problem: str) -> dict[str, dict[str, Any]]:
 
 def statistics(content: dict[str, Any]) -> dict[str, Any]:
     """Return means and standard deviations over the seeds of a method, and how many trials and seeds there were."""
-    seeds = content["seeds"]
+    seeds = content["seeds"][:SEEDS]  # some methods have more than others
     numbers = {name: [seed["test"][name] for seed in seeds] for name in seeds[0]["test"]}
     numbers |= {name: [seed[name] for seed in seeds] for name in ("seconds", "parameters")}
     found = {name: (float(np.mean(values)), float(np.std(values))) for name, values in numbers.items()}

@@ -5,7 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vpboost import SquaredError
 from vpboost.blocks import Layout, block_map, block_sum
+from vpboost.data import prepare
 
 
 @given(n_rows=st.integers(1, 5000), block_rows=st.integers(1, 1024))
@@ -41,3 +43,11 @@ def test_block_sum_and_its_derivative_equal_the_plain_sum(block_rows, x64):
     scale = jnp.array([0.5, 1.0, 2.0])
     np.testing.assert_allclose(blocked(scale), plain(scale), rtol=1e-13)
     np.testing.assert_allclose(jax.grad(blocked)(scale), jax.grad(plain)(scale), rtol=1e-12)
+
+
+def test_padding_hardly_thins_the_blocks_that_batches_are_made_of():
+    """Padding is all in the last block, which is drawn as often as the others."""
+    x = np.zeros((8200, 1))
+    weight = np.asarray(prepare(x, x[:, 0], SquaredError(), batch_size=4096).weight)
+    assert weight.shape[0] == 9
+    assert (weight[-1] > 0).mean() > 0.8

@@ -22,6 +22,7 @@ from vpboost import (
     Training,
     TrustRegion,
     boost,
+    boosting,
     datasets,
 )
 
@@ -281,14 +282,31 @@ def test_no_learners_and_one_row():
     assert isinstance(one.ensemble, Ensemble)
 
 
-def test_many_blocks_and_mini_batches():
+@pytest.mark.parametrize("batch_size", [500, 200])  # 10 blocks; 25, which are too many to keep features
+def test_many_blocks_and_mini_batches(batch_size):
     data = datasets.task1(n_train=5000)
-    fit = boost(
-        data.x_train, data.y_train, loss=SquaredError(), featurizer=partial(MLP, width=6), n_learners=3,
-        training=Training(max_steps=300, batch_size=500), validation=(data.x_test, data.y_test),
+    options = dict(
+        loss=SquaredError(), featurizer=partial(MLP, width=6), training=Training(max_steps=300, batch_size=batch_size),
+        validation=(data.x_test, data.y_test),
     )  # fmt: skip
+    fit = boost(data.x_train, data.y_train, n_learners=3, **options)
     assert fit.history[-1].validation_loss < 0.3 * np.var(data.y_test) / 2
     assert all(record.accepted for record in fit.history)
+    first = boost(data.x_train, data.y_train, n_learners=1, **options)
+    resumed = boost(data.x_train, data.y_train, n_learners=3, resume=first, **options)
+    np.testing.assert_array_equal(resumed.ensemble.predict(data.x_test), fit.ensemble.predict(data.x_test))
+
+
+def test_inputs_of_any_width_share_what_follows_training():
+    """Only initialisation, training and features are compiled again for another number of columns."""
+    programs = boosting.assess, boosting.update, boosting.differentiate
+
+    def sizes_after(width):
+        x = np.random.default_rng(0).normal(size=(70, width))
+        boost(x, x[:, 0], loss=SquaredError(), featurizer=SMALL, n_learners=1, training=Training(max_steps=2))
+        return [program._cached._cache_size() for program in programs]
+
+    assert sizes_after(2) == sizes_after(3)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -191,6 +191,13 @@ def test_time_to_a_loss_and_the_comparison():
     assert (row["speedup"], row["loss_ratio"], row["total_seconds"]) == (4.0, 4.0, 3.0)
 
 
+def test_trials_of_other_parameters_are_refused(tmp_path):
+    store = study.Store(tmp_path, PROBLEMS["task1"], METHODS["vp"])
+    store.add("trials", {"config": {"step_size": 0.1}, "loss": 1.0})
+    with pytest.raises(ValueError, match=r"vp.json has trials of other parameters, step_size: move it away"):
+        study.Store(tmp_path, PROBLEMS["task1"], METHODS["vp"])
+
+
 def test_verdicts():
     low, high = np.array([1.0, 1.1, 0.9]), np.array([2.0, 2.2, 1.9])
     assert [claims.better(low, high, "loss"), claims.better(high, low, "loss")] == ["yes", "no"]

@@ -1,5 +1,6 @@
 from functools import partial
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -94,3 +95,20 @@ def test_some_columns_are_hidden():
     assert np.asarray(SomeColumns(jax.random.key(0), rows, factory=FACTORY, fraction=1.0).seen).all()
     with pytest.raises(ValueError, match="SomeColumns needs a table"):
         SomeColumns(jax.random.key(0), jnp.zeros((3, 4, 4)), factory=FACTORY, fraction=0.5)
+
+
+def test_featurizers_may_hold_random_keys():
+    class Noisy(eqx.Module):
+        scale: jax.Array
+        key: jax.Array
+
+        def __init__(self, key, rows):
+            self.scale, self.key = jnp.ones(2), key
+
+        def __call__(self, x):
+            return self.scale * jax.random.normal(self.key, (2,)) + x
+
+    stages = initial_populations(Noisy, False, jax.random.key(0), ROWS, 1, 0)
+    (_, one), (_, other) = next(stages), next(stages)
+    assert one.key.shape == (1,)
+    assert not np.array_equal(jax.random.key_data(one.key), jax.random.key_data(other.key))

@@ -152,9 +152,10 @@ def test_group_and_ungroup_are_inverse():
 
 
 @each_structure
-def test_long_blocks_are_summed_in_parts(structure, x64):
-    """1,000 rows in one block, which is no whole number of parts, against the explicit sum over samples."""
-    features, derivatives, plain_features, plain = random_problem(structure, n_rows=1000, block_rows=1000)
+@pytest.mark.parametrize("n_rows", [1000, 640, 512])  # no whole number of parts; five of 128; two of 256
+def test_long_blocks_are_summed_in_parts(n_rows, structure, x64):
+    """One block against the explicit sum over samples."""
+    features, derivatives, plain_features, plain = random_problem(structure, n_rows=n_rows, block_rows=n_rows)
     gradient, hessian = explicit_reduced(plain_features, *plain)
     system = reduce(features, derivatives)
     weights = jnp.asarray(np.random.default_rng(1).normal(size=(4, 3)))

@@ -43,15 +43,15 @@ class Layout(NamedTuple):
     block_rows: int
 
     @classmethod
-    def for_rows(cls, n_rows: int, block_rows: int) -> "Layout":
+    def for_rows(cls, n_rows: int, block_rows: int, unit: int | None = None) -> "Layout":
         """Return a layout with little padding whose blocks have at most ``block_rows`` rows.
 
-        Blocks are rounded up to a multiple of 32 rows, large ones of 128, so that one compiled program serves data of
-        similar sizes, and sums over parts of a block leave no rest.
+        Blocks are rounded up to a multiple of ``unit`` rows, so that one compiled program serves data of similar sizes;
+        by default of 32, and of 128 for large blocks: sums over parts of those then leave no rest.
         """
         n_blocks = -(-n_rows // block_rows)
         rows = -(-n_rows // n_blocks)
-        unit = 32 if rows <= 512 else 128
+        unit = unit or (32 if rows <= 512 else 128)
         return cls(n_rows, n_blocks, min(-(-rows // unit) * unit, block_rows))
 
     def split(self, rows: Any) -> np.ndarray:

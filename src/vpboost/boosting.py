@@ -176,11 +176,8 @@ def boost(
                 if learners:
                     population = blend(learners[-1][0], population, training.inherit)
                 learner = train(train_key, population, data.x, derivatives, reg, training)
-                module, sets = featurized(learner.featurizer, datasets)
-                judged = dataclasses.replace(learner, featurizer=module)
-                verdict = assess(judged, predictions[0], derivatives, sets[0], loss, reg, training, trust_region)
-                if verdict.accepted:
-                    predictions = update(verdict.trial.weights, predictions, module, sets)
+                settings = loss, reg, training, trust_region
+                verdict, predictions = add_if_good(learner, predictions, derivatives, datasets, *settings)
                 derivatives, facts, losses = jax.block_until_ready(differentiate(loss, predictions, labels))
                 entry = record(stage, losses, verdict, time.perf_counter() - began)
                 if entry.accepted:
@@ -215,9 +212,21 @@ class Verdict(eqx.Module):
     solves: Array
 
 
+def add_if_good(
+    learner: Trained, predictions: tuple, derivatives: Derivatives, datasets: tuple, *settings: Any
+) -> tuple[Verdict, tuple]:
+    """Assess a learner; return the verdict, and the predictions with it if it is accepted."""
+    featurizer, sets = featurized(learner.featurizer, datasets)
+    verdict = assess(learner.weights, featurizer, predictions[0], derivatives, sets[0], *settings)
+    if verdict.accepted:
+        predictions = update(verdict.trial.weights, predictions, featurizer, sets)
+    return verdict, predictions
+
+
 @eqx.filter_jit
 def assess(
-    learner: Trained,
+    weights: Array,
+    featurizer: Any,
     prediction: Array,
     derivatives: Derivatives,
     data: Data,
@@ -227,15 +236,15 @@ def assess(
     trust_region: TrustRegion,
 ) -> Verdict:
     """Try the learner with the least λ_w that makes it acceptable, if any does."""
-    summary = summarise(learner.featurizer, data.x, derivatives, training.solver)
+    summary = summarise(featurizer, data.x, derivatives, training.solver)
 
     def attempt(reg: Array) -> Trial:
-        solution = solve_at_end(learner.weights, summary, derivatives, reg, training)
+        solution = solve_at_end(weights, summary, derivatives, reg, training)
         theory = diagnose(solution.weights, summary, derivatives)
         step = trust_region.rate * solution.weights
         bend = -2 * (theory.model_reduction + theory.slope)
         predicted = -trust_region.rate * theory.slope - 0.5 * trust_region.rate**2 * bend
-        actual = actual_reduction(loss, prediction, learner.featurizer, step, data)
+        actual = actual_reduction(loss, prediction, featurizer, step, data)
         error = jnp.where(solution.finite, solution.error, jnp.inf)
         return Trial(step, reduction_ratio(actual, predicted), error, theory)
 
@@ -281,7 +290,7 @@ def differentiate(loss: Loss, predictions: tuple, labels: tuple) -> tuple[Deriva
 
 
 def featurized(featurizer: Any, datasets: tuple) -> tuple[Any, tuple]:
-    """Return a featurizer and data sets with the same features, the features as inputs where there are few rows.
+    """Return a featurizer and data sets with the same features, the features as inputs where there are few blocks.
 
     They are then computed once, and the programs that follow serve inputs of any shape.
     """

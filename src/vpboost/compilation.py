@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import os
 import platform
+import tempfile
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -44,9 +45,13 @@ def cache_compilation(folder: str | Path | None = None) -> Path:
 
 
 def cache_unless_set() -> None:
-    """Do so where the process is ours, as on the command line, if JAX has no folder yet and the default can be used."""
+    """Keep programs where the process is ours, as on the command line, if JAX has no folder and ours can be used."""
     if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, RuntimeError):  # no home folder, or one that cannot be written to
+            folder = default_folder()
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with tempfile.TemporaryFile(dir=folder) as file:
+                file.write(b"can be written to")
             cache_compilation()
 
 

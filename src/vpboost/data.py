@@ -72,7 +72,8 @@ def prepare(
     weight = check_weights(sample_weight, len(inputs))
     layout, order = Layout.for_rows(len(inputs), rows_per_block(dtype)), None
     if batch_size is not None and batch_size < len(inputs):
-        layout = Layout.for_rows(len(inputs), min(batch_size, ROWS_PER_DRAW))
+        # little padding, which is all in the last block: batches that draw it have fewer rows
+        layout = Layout.for_rows(len(inputs), min(batch_size, ROWS_PER_DRAW), unit=32)
         order = np.random.default_rng(seed).permutation(np.arange(len(inputs), dtype=np.int32))
         target, weight = target[order], weight[order]
     # targets and weights first: what they leave behind is gone before the inputs, the largest part, are laid out

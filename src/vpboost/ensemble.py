@@ -52,7 +52,7 @@ class Ensemble(eqx.Module):
         """Return featurizer and weights of one learner, or of several, stacked."""
         arrays, structure = eqx.partition((self.featurizers, self.weights), eqx.is_array)
         with jax.enable_x64(self.constant.dtype == jnp.float64):
-            return eqx.combine(jax.tree.map(lambda leaf: _take(leaf, which), arrays), structure)
+            return eqx.combine(jax.tree.map(lambda leaf: part_of(leaf, which), arrays), structure)
 
     @property
     def n_learners(self) -> int:
@@ -143,7 +143,8 @@ def _stack(*leaves: Array) -> Array:
     return jax.device_put(np.stack(leaves)) if all(map(_suits_numpy, leaves)) else jnp.stack(leaves)
 
 
-def _take(leaf: Array, which: int | slice) -> Array:
+def part_of(leaf: Array, which: int | slice) -> Array:
+    """Return part of an array along its first axis."""
     return jax.device_put(np.asarray(leaf)[which]) if _suits_numpy(leaf) else leaf[which]
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from functools import cache, partial
-from operator import itemgetter
+from threading import Lock
 from typing import Any
 
 import equinox as eqx
@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array
 
 from .compilation import quick_options
+from .ensemble import part_of
 from .featurizers import Factory, columns, require_vector, with_bias
 
 #: How many stages' initial featurizers are built by one call of the factory.
@@ -51,9 +52,17 @@ def _initialise(
     return keys[:, 1], stack_of(factory, bias, population_keys, rows)
 
 
-@cache
 def initialise() -> Callable:
     """Return :func:`_initialise`, compiled: random numbers take long to compile and no time to make."""
+    with _ONE_AT_A_TIME:  # profiles race side by side
+        return _compiled()
+
+
+_ONE_AT_A_TIME = Lock()
+
+
+@cache
+def _compiled() -> Callable:
     options: dict[str, Any] = {"compiler_options": quick_options()}
     return eqx.filter_jit(_initialise, **options)
 
@@ -65,12 +74,12 @@ def initial_populations(
     factory = compared_by_value(factory)
     while True:
         keys, populations = initialise()(factory, bias, key, rows, candidates, np.asarray(stage))
-        numbers, structure = eqx.partition(populations, eqx.is_array)
-        # taken apart by NumPy: so little work is not worth a compiled program
-        words, numbers = np.asarray(jax.random.key_data(keys)), jax.tree.map(np.asarray, numbers)
+        # taken apart without JAX where possible: so little work is not worth a compiled program
+        arrays, structure = eqx.partition(populations, eqx.is_array)
+        words, kind = np.asarray(jax.random.key_data(keys)), jax.random.key_impl(keys)
         for i in range(STAGES_AT_ONCE):
-            one = jax.tree.map(itemgetter(i), numbers)
-            yield jax.random.wrap_key_data(words[i]), eqx.combine(one, structure)
+            one = jax.tree.map(partial(part_of, which=i), arrays)
+            yield jax.random.wrap_key_data(words[i], impl=kind), eqx.combine(one, structure)
         stage += STAGES_AT_ONCE
 
 
@@ -95,6 +104,8 @@ def blend(last: Any, fresh: Any, inherit: float | Array) -> Any:
     part = float(inherit)
 
     def mix(old: Any, new: Any) -> Any:
-        return part * np.asarray(old) + (1 - part) * np.asarray(new) if eqx.is_inexact_array(new) else new
+        if not eqx.is_inexact_array(new):
+            return new
+        return (part * np.asarray(old) + (1 - part) * np.asarray(new)).astype(new.dtype)
 
     return jax.tree.map(mix, last, fresh)

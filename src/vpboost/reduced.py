@@ -29,7 +29,7 @@ from .curvature import Curvature, Diagonal, ScaledIdentity
 MAX_DENSE_UNKNOWNS = 256
 #: Numbers that a diagonal Hessian's products may need at once.
 MAX_AT_ONCE = 1 << 24
-#: Rows that one sum goes over: the first of these of which a block is a multiple.
+#: Rows that one sum goes over: the first of these of which a block is a multiple, else the first, and the rest.
 ROWS_PER_SUM = 256, 128
 
 FeatureBlocks = Float[Array, "blocks n rows"]

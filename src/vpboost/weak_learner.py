@@ -166,10 +166,7 @@ class Training(eqx.Module):
 
 
 class Trained(eqx.Module):
-    """A trained weak learner: featurizer, linear weights, objective at every step.
-
-    The weights are those of the last step: :func:`solve_at_end` follows.
-    """
+    """A trained weak learner: featurizer, linear weights, objective at every step."""
 
     featurizer: Any
     weights: Float[Array, "n k"]
@@ -180,7 +177,10 @@ class Trained(eqx.Module):
 def train(
     key: PRNGKeyArray, featurizers: Any, x: Array, derivatives: Derivatives, reg: Array, training: Training
 ) -> Trained:
-    """Train a population of featurizers (stacked along a first axis) and return the best learner."""
+    """Train a population of featurizers (stacked along a first axis) and return the best learner.
+
+    Its weights are those of the last step: the solve at the end is left to :func:`solve_at_end`.
+    """
     arrays, structure = eqx.partition(featurizers, eqx.is_array)
     for_theta = compress(jax.random.fold_in(key, 1), derivatives, training.sketch)
 
