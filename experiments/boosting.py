@@ -51,7 +51,7 @@ def fit(problem: Problem, parts: Parts, config: Config, seed: int, method: str) 
     """Boost; drop the learners after the lowest validation loss; solve for those left together if that helps."""
     curve: list[Point] = []
     featurizer = problem.featurizer(problem.width)
-    if "max_features" in config:
+    if config.get("max_features", 1.0) < 1:
         fraction = jnp.float32(config["max_features"])  # an array: another value needs no other program
         featurizer = partial(SomeColumns, factory=featurizer, fraction=fraction)
     factor = problem.loss_factor(problem.n_outputs(parts))
