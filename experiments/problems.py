@@ -33,6 +33,7 @@ class Problem(NamedTuple):
     batch_size: int | None
     trees: tuple[int, int]  #: number and depth of XGBoost's trees at matched capacity
     most_trees: int = 2000  #: rounds of the unconstrained boosters, if early stopping does not end them before
+    catboost_depth: int = 9  #: the deepest of its trees that are tried; they take long where there are many columns
     finals: int = 1  #: the best configuration must hold its place on so many other seeds
     largest_lambda: float = 0.1  #: end of the range in which boosting's λ_w is tuned; larger where features are
     hides_columns: bool = False  #: whether the library's additions may show a learner part of the columns only
@@ -127,7 +128,7 @@ PROBLEMS = {
         Problem(
             "mnist", "handwritten digits", "multiclass", data.mnist, MulticlassCrossEntropy(10),
             convolutional, 1, False, 5, 50, 512, (20, 5), most_trees=100,
-            largest_lambda=10.0,
+            catboost_depth=6, largest_lambda=10.0,
         ),
         Problem(
             "cdr", "convection, diffusion, reaction", "regression", data.cdr, SquaredError(),

@@ -11,7 +11,7 @@ import numpy as np
 from . import trust_region_trees
 from .data import Parts
 from .problems import Problem
-from .protocol import Config, Fitted, Method, Point, always, between, whole
+from .protocol import Config, Fitted, Method, Point, Space, always, between, whole
 
 #: Learning rate and regularisation; of the unconstrained, depth as well.
 MATCHED = {"learning_rate": between(0.02, 1.0), "reg_lambda": between(1e-4, 1e4)}
@@ -19,6 +19,11 @@ FREE = MATCHED | {"depth": whole(3, 9)}
 THREADS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 #: Rounds without progress after which the unconstrained boosters stop.
 PATIENCE = 50
+
+
+def catboost_space(problem: Problem) -> Space:
+    """Return what is tuned of CatBoost."""
+    return FREE | {"depth": whole(3, problem.catboost_depth)}
 
 
 def flat(x: np.ndarray) -> np.ndarray:
@@ -111,5 +116,5 @@ METHODS = [
     ),
     Method("xgboost_free", "XGBoost, unconstrained", always(FREE), partial(fit_xgboost, matched=False), "xgboost"),
     Method("lightgbm_free", "LightGBM, unconstrained", always(FREE), fit_lightgbm, "lightgbm"),
-    Method("catboost_free", "CatBoost, unconstrained", always(FREE), fit_catboost, "catboost"),
+    Method("catboost_free", "CatBoost, unconstrained", catboost_space, fit_catboost, "catboost"),
 ]
