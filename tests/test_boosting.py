@@ -304,7 +304,7 @@ def test_inputs_of_any_width_share_what_follows_training():
     def sizes_after(width):
         x = np.random.default_rng(0).normal(size=(70, width))
         boost(x, x[:, 0], loss=SquaredError(), featurizer=SMALL, n_learners=1, training=Training(max_steps=2))
-        return [program._cached._cache_size() for program in programs]
+        return [program.compiled._cached._cache_size() for program in programs]
 
     assert sizes_after(2) == sizes_after(3)
 

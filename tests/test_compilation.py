@@ -96,7 +96,7 @@ TRAIN = """
 import sys, jax
 from vpboost.cli.main import main
 sys.exit(main(["train", sys.argv[1], "--target", "y", "-o", sys.argv[2], "--quiet", "--n-estimators", "1",
-               "--max-steps", "2", "--encoding", "plain", "--set", "inherit=0"]))
+               "--max-steps", "2", "--encoding", "plain", "--set", "inherit=0", "--set", "engine=xla"]))
 """
 
 

@@ -32,7 +32,9 @@ def slopes(x, derivatives, reg=1e-2):
     module = with_bias(partial(MLP, width=4))(jax.random.key(0), jnp.zeros((5, 2)))
     theta, structure = eqx.partition(module, eqx.is_inexact_array)
     start = jnp.zeros((5, derivatives.gradient.shape[-1]))
-    value, (by_theta, _), _ = value_and_slopes(theta, start, structure, x, derivatives, jnp.asarray(reg), 0.0, "direct")
+    value, (by_theta, _), _ = value_and_slopes(
+        theta, start, lambda t: eqx.combine(t, structure), x, derivatives, jnp.asarray(reg), 0.0, "direct"
+    )
     return value, jnp.concatenate([jnp.ravel(leaf) for leaf in jax.tree.leaves(by_theta)])
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from vpboost import MLP, SquaredError, Training, boost
 from vpboost.featurizers import SomeColumns
-from vpboost.initial import STAGES_AT_ONCE, blend, initial_populations, initialise
+from vpboost.initial import STAGES_AT_ONCE, _compiled, blend, initial_populations
 
 FACTORY = partial(MLP, width=3, depth=1)
 ROWS = jnp.linspace(-1, 1, 20).reshape(10, 2)
@@ -37,7 +37,7 @@ def test_equal_factories_share_a_program():
     for _ in range(2):
         factory = partial(SomeColumns, factory=partial(MLP, width=5), fraction=jnp.asarray(0.5))
         population = next(initial_populations(factory, True, keys[0, 0], ROWS, 1, 0))[1]
-        sizes.append(initialise()._cached._cache_size())
+        sizes.append(_compiled()._cached._cache_size())
         assert arrays(population)[0].shape == (1, 5, 2)
     assert sizes[0] == sizes[1]
 

@@ -73,7 +73,7 @@ def test_gradient_with_the_graph_cut_equals_autodiff_through_the_solve(structure
         return regularised(m, x, derivatives, reg, 1e-3)
 
     value, (slopes, _), _ = eqx.filter_jit(value_and_slopes)(
-        theta, start, structure, x, derivatives, reg, 1e-3, "direct"
+        theta, start, lambda t: eqx.combine(t, structure), x, derivatives, reg, 1e-3, "direct"
     )
     expected, expected_slopes = eqx.filter_jit(eqx.filter_value_and_grad(through))(module)
     np.testing.assert_allclose(value, expected, rtol=1e-12)

@@ -18,6 +18,7 @@ from .diagnostics import Diagnostics, diagnose
 from .ensemble import Ensemble
 from .featurizers import Factory, Given, columns
 from .initial import blend, initial_populations
+from .interpreter import ENGINES, program, using
 from .losses import Loss
 from .objective import summarise
 from .reduced import Derivatives
@@ -92,6 +93,7 @@ def boost(
     validation: tuple | None = None,
     seed: int = 0,
     dtype: Any = "float32",
+    engine: str = "xla",
     callback: Callable[[Stage], bool | None] | None = None,
     resume: Boosted | None = None,
 ) -> Boosted:
@@ -121,6 +123,10 @@ def boost(
         Fixes every random choice: same seed, data and machine give the same bits.
     dtype : {"float32", "float64"}
         Precision of the whole computation.
+    engine : {"xla", "numpy"}, default="xla"
+        Who does the sums. XLA compiles programs for the shapes of the data, which takes seconds once a process, and
+        is faster from then on. NumPy begins at once, which pays for a single short fit; it takes about half as long
+        again per step, and leaves to XLA what it does not know (convolutions, conjugate gradients).
     callback : callable, optional
         Called with the :class:`Stage` after each stage; returning True ends boosting.
     resume : Boosted, optional
@@ -146,14 +152,15 @@ def boost(
     True
     """
     dtype = check_dtype(dtype)
-    check_arguments(loss, featurizer, n_learners, callback)
-    with jax.enable_x64(dtype == np.float64):
+    check_arguments(loss, featurizer, n_learners, engine, callback)
+    with jax.enable_x64(dtype == np.float64), using(engine):
         key = check_seed(seed)
         training, trust_region = traced(training or Training(), dtype), traced(trust_region or TrustRegion(), dtype)
-        data = prepare(x, y, loss, sample_weight, dtype, batch_size=training.batch_size, seed=seed)
+        unit = 1 if engine == "numpy" else None  # nothing is gained by blocks of similar sizes
+        data = prepare(x, y, loss, sample_weight, dtype, batch_size=training.batch_size, seed=seed, unit=unit)
         if training.batch_size is not None and training.batch_size >= data.n_rows:
             training = dataclasses.replace(training, batch_size=None)
-        held_out = None if validation is None else prepare_validation(validation, loss, dtype, data)
+        held_out = None if validation is None else prepare_validation(validation, loss, dtype, data, unit)
         constant = first_constant(loss, data) if resume is None else resume.ensemble.constant
         datasets = (data, held_out)
         predictions: tuple[Any, ...] = tuple(d if d is None else start(constant, d) for d in datasets)
@@ -161,7 +168,7 @@ def boost(
         for module, weights in learners:
             predictions = update(weights, predictions, *featurized(module, datasets))
         history = [] if resume is None else list(resume.history)
-        reg = jnp.asarray(trust_region.reg_lambda if resume is None else resume.reg_lambda, dtype)
+        reg = jax.device_put(np.asarray(trust_region.reg_lambda if resume is None else resume.reg_lambda, dtype))
         status = "all stages done"
         initial = initial_populations(featurizer, bias, key, data.sample(), training.candidates, len(history))
         labels = tuple(d if d is None else (d.target, d.weight) for d in datasets)
@@ -223,7 +230,7 @@ def add_if_good(
     return verdict, predictions
 
 
-@eqx.filter_jit
+@program
 def assess(
     weights: Array,
     featurizer: Any,
@@ -274,7 +281,7 @@ class Facts(NamedTuple):
     steepest: Array
 
 
-@eqx.filter_jit
+@program
 def differentiate(loss: Loss, predictions: tuple, labels: tuple) -> tuple[Derivatives, Facts, list[Array]]:
     """Return gradient and curvature of the loss at the current ensemble, facts about them, and the mean losses.
 
@@ -301,13 +308,13 @@ def featurized(featurizer: Any, datasets: tuple) -> tuple[Any, tuple]:
     return Given(), tuple(d if d is None else dataclasses.replace(d, x=z) for d, z in sets)
 
 
-@eqx.filter_jit
+@program
 def features_of(featurizer: Any, inputs: tuple) -> tuple:
     """Return the features of inputs in blocks (None stays None)."""
     return tuple(x if x is None else block_map(partial(columns, featurizer), x) for x in inputs)
 
 
-@eqx.filter_jit
+@program
 def update(weights: Array, predictions: tuple, featurizer: Any, datasets: tuple) -> tuple:
     """Add a learner to the predictions on each data set (None stays None)."""
 
@@ -326,7 +333,7 @@ def mean_loss(loss: Loss, prediction: Array | None, labels: tuple[Array, Array] 
 
 def first_constant(loss: Loss, data: Data) -> Array:
     """Return c₀, after checking that the loss can be trained."""
-    loss.check(data.target, jnp.zeros(data.n_outputs, data.weight.dtype))
+    loss.check(data.target, jax.device_put(np.zeros(data.n_outputs, data.weight.dtype)))
     constant = loss.best_constant(data.target, data.weight)
     loss.check(data.target, constant)
     return constant
@@ -339,7 +346,8 @@ def validation_rows(prediction: Array | None, held_out: Data | None) -> np.ndarr
 
 def start(constant: Array, data: Data) -> Array:
     """Return the prediction f⁽⁰⁾ = c₀ for every row."""
-    return jnp.broadcast_to(constant, (*data.weight.shape, constant.shape[0]))
+    shape = *data.weight.shape, constant.shape[0]
+    return jax.device_put(np.ascontiguousarray(np.broadcast_to(np.asarray(constant), shape)))
 
 
 def check_derivatives(facts: Facts, stage: int) -> bool:
@@ -371,7 +379,11 @@ def record(stage: int, losses: list, verdict: Verdict, seconds: float) -> Record
 
 def traced(settings: Any, dtype: np.dtype) -> Any:
     """Turn the numbers of a settings object into arrays, so that changing them does not recompile anything."""
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype) if isinstance(leaf, float | int) else leaf, settings)
+
+    def as_array(leaf: Any) -> Any:
+        return jax.device_put(np.asarray(leaf, dtype)) if isinstance(leaf, float | int) else leaf
+
+    return jax.tree.map(as_array, settings)
 
 
 def check_dtype(dtype: Any) -> np.dtype:
@@ -381,7 +393,7 @@ def check_dtype(dtype: Any) -> np.dtype:
     return np.dtype(dtype)
 
 
-def check_arguments(loss: Any, featurizer: Any, n_learners: Any, callback: Any) -> None:
+def check_arguments(loss: Any, featurizer: Any, n_learners: Any, engine: Any, callback: Any) -> None:
     """Raise an error that names the argument if one of these cannot be used."""
     if not isinstance(loss, Loss):
         raise TypeError(f"loss must be a vpboost loss (wrap a function in CustomLoss), got {type(loss).__name__}")
@@ -389,5 +401,7 @@ def check_arguments(loss: Any, featurizer: Any, n_learners: Any, callback: Any) 
         raise TypeError(f"featurizer must be callable as featurizer(key, rows), got {type(featurizer).__name__}")
     if isinstance(n_learners, bool) or not isinstance(n_learners, int | np.integer) or n_learners < 0:
         raise ValueError(f"n_learners must be a whole number of at least 0, got {n_learners!r}")
+    if engine not in ENGINES:
+        raise ValueError(f"engine must be one of {', '.join(map(repr, ENGINES))}, got {engine!r}")
     if callback is not None and not callable(callback):
         raise TypeError(f"callback must be callable, got {type(callback).__name__}")

@@ -4,7 +4,6 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
@@ -36,7 +35,7 @@ class Data(eqx.Module):
         """Return up to ``n_rows`` training inputs, evenly spaced over the data."""
         chosen = evenly_spaced(np.arange(self.layout.n_rows), n_rows)
         block, place = np.divmod(chosen, self.layout.block_rows)
-        return jnp.asarray(np.asarray(self.x)[block, ..., place])
+        return jax.device_put(np.asarray(self.x)[block, ..., place])
 
 
 def evenly_spaced(rows: np.ndarray, n_rows: int) -> np.ndarray:
@@ -57,10 +56,12 @@ def prepare(
     names: tuple[str, str] = ("x", "y"),
     batch_size: int | None = None,
     seed: int = 0,
+    unit: int | None = None,
 ) -> Data:
     """Check inputs, targets and weights and arrange them in blocks; errors name the argument at fault.
 
-    For mini-batches, which are made of whole blocks, blocks are small and the rows shuffled.
+    For mini-batches, which are made of whole blocks, blocks are small and the rows shuffled. ``unit`` is that of
+    :meth:`Layout.for_rows`.
     """
     inputs = check_inputs(x, names[0])
     if len(np.atleast_1d(y)) != len(inputs):
@@ -70,14 +71,14 @@ def prepare(
     target = loss.prepare_targets(y)
     n_outputs = loss.n_outputs(target)
     weight = check_weights(sample_weight, len(inputs))
-    layout, order = Layout.for_rows(len(inputs), rows_per_block(dtype)), None
+    layout, order = Layout.for_rows(len(inputs), rows_per_block(dtype), unit), None
     if batch_size is not None and batch_size < len(inputs):
         # little padding, which is all in the last block: batches that draw it have fewer rows
         layout = Layout.for_rows(len(inputs), min(batch_size, ROWS_PER_DRAW), unit=32)
         order = np.random.default_rng(seed).permutation(np.arange(len(inputs), dtype=np.int32))
         target, weight = target[order], weight[order]
     # targets and weights first: what they leave behind is gone before the inputs, the largest part, are laid out
-    weight_blocks = jnp.asarray(layout.split_weights(weight), dtype=dtype)
+    weight_blocks = jax.device_put(layout.split_weights(weight).astype(dtype))
     with np.errstate(over="ignore"):
         target_blocks = layout.split(target.astype(target.dtype if target.dtype.kind in "iu" else dtype))
         del target, weight
@@ -87,19 +88,19 @@ def prepare(
             raise ValueError(f"{name} has values too large for {np.dtype(dtype)}; rescale it or use float64")
     return Data(
         x=jax.device_put(x_blocks, may_alias=True),  # nobody else has it, and it may be large
-        target=jnp.asarray(target_blocks),
+        target=jax.device_put(target_blocks),
         weight=weight_blocks,
         n_rows=np.asarray(len(inputs)),
         n_outputs=n_outputs,
     )
 
 
-def prepare_validation(validation: tuple, loss: Loss, dtype: Any, training: Data) -> Data:
+def prepare_validation(validation: tuple, loss: Loss, dtype: Any, training: Data, unit: int | None = None) -> Data:
     """Prepare ``(x, y)`` or ``(x, y, sample_weight)``, checked against the training data."""
     if not isinstance(validation, tuple | list) or len(validation) not in (2, 3):
         raise ValueError("validation must be (x, y) or (x, y, sample_weight)")
     x, y, *rest = validation
-    data = prepare(x, y, loss, rest[0] if rest else None, dtype, ("validation x", "validation y"))
+    data = prepare(x, y, loss, rest[0] if rest else None, dtype, ("validation x", "validation y"), unit=unit)
     if data.x.shape[1:-1] != training.x.shape[1:-1]:
         raise ValueError(f"validation x must have rows of shape {training.x.shape[1:-1]}, got {data.x.shape[1:-1]}")
     classes = data.target.dtype.kind == "i"  # not every class need occur in the validation data
@@ -145,4 +146,6 @@ def check_seed(seed: Any) -> jax.Array:
     """Return the random key of a whole-number seed."""
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
         raise TypeError(f"seed must be a whole number, got {seed!r}")
-    return jax.random.key(int(seed))
+    if 0 <= seed < 1 << 32:  # what jax.random.key makes of it, without a compiled program
+        return jax.random.wrap_key_data(jax.device_put(np.array([0, seed], np.uint32)), impl="threefry2x32")
+    return jax.random.key(int(seed), impl="threefry2x32")

@@ -52,7 +52,7 @@ class Ensemble(eqx.Module):
         """Return featurizer and weights of one learner, or of several, stacked."""
         arrays, structure = eqx.partition((self.featurizers, self.weights), eqx.is_array)
         with jax.enable_x64(self.constant.dtype == jnp.float64):
-            return eqx.combine(jax.tree.map(lambda leaf: part_of(leaf, which), arrays), structure)
+            return eqx.combine(jax.tree.map(lambda leaf: _part_of(leaf, which), arrays), structure)
 
     @property
     def n_learners(self) -> int:
@@ -134,18 +134,18 @@ class Ensemble(eqx.Module):
 # Stacking and cutting are left to NumPy where it can: JAX would compile a program for every shape.
 
 
-def _suits_numpy(leaf: Array) -> bool:
+def suits_numpy(leaf: Array) -> bool:
     """Say whether an array is one of plain numbers: not a random key, nor traced by JAX."""
     return not isinstance(leaf, jax.core.Tracer) and not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
 def _stack(*leaves: Array) -> Array:
-    return jax.device_put(np.stack(leaves)) if all(map(_suits_numpy, leaves)) else jnp.stack(leaves)
+    return jax.device_put(np.stack(leaves)) if all(map(suits_numpy, leaves)) else jnp.stack(leaves)
 
 
-def part_of(leaf: Array, which: int | slice) -> Array:
+def _part_of(leaf: Array, which: int | slice) -> Array:
     """Return part of an array along its first axis."""
-    return jax.device_put(np.asarray(leaf)[which]) if _suits_numpy(leaf) else leaf[which]
+    return jax.device_put(np.asarray(leaf)[which]) if suits_numpy(leaf) else leaf[which]
 
 
 def stacked_columns(featurizers: Any, n: int, x: Float[Array, "*shape rows"]) -> Float[Array, "m n rows"]:

@@ -12,8 +12,9 @@ import numpy as np
 from jaxtyping import Array
 
 from .compilation import quick_options
-from .ensemble import part_of
+from .ensemble import suits_numpy
 from .featurizers import Factory, columns, require_vector, with_bias
+from .interpreter import is_array, program
 
 #: How many stages' initial featurizers are built by one call of the factory.
 STAGES_AT_ONCE = 16
@@ -52,11 +53,14 @@ def _initialise(
     return keys[:, 1], stack_of(factory, bias, population_keys, rows)
 
 
-def initialise() -> Callable:
-    """Return :func:`_initialise`, compiled: random numbers take long to compile and no time to make."""
+def by_xla(*args: Any) -> tuple[Array, Any]:
+    """Carry out :func:`_initialise` by XLA: random numbers take long to compile and no time to make."""
     with _ONE_AT_A_TIME:  # profiles race side by side
-        return _compiled()
+        compiled = _compiled()
+    return compiled(*args)
 
+
+initialise = program(_initialise, by_xla)
 
 _ONE_AT_A_TIME = Lock()
 
@@ -73,19 +77,20 @@ def initial_populations(
     """Yield the training key and the initial featurizers of ``stage`` and all that follow, made a few at a time."""
     factory = compared_by_value(factory)
     while True:
-        keys, populations = initialise()(factory, bias, key, rows, candidates, np.asarray(stage))
+        keys, populations = initialise(factory, bias, key, rows, candidates, np.asarray(stage))
         # taken apart without JAX where possible: so little work is not worth a compiled program
-        arrays, structure = eqx.partition(populations, eqx.is_array)
+        arrays, structure = eqx.partition(populations, is_array)
+        arrays = jax.tree.map(lambda leaf: np.asarray(leaf) if suits_numpy(leaf) else leaf, arrays)
         words, kind = np.asarray(jax.random.key_data(keys)), jax.random.key_impl(keys)
         for i in range(STAGES_AT_ONCE):
-            one = jax.tree.map(partial(part_of, which=i), arrays)
+            one = jax.tree.map(lambda leaf, i=i: leaf[i], arrays)
             yield jax.random.wrap_key_data(words[i], impl=kind), eqx.combine(one, structure)
         stage += STAGES_AT_ONCE
 
 
 def example(factory: Factory, bias: bool, rows: Array) -> Any:
     """Return one featurizer: the structure of all that the factory builds."""
-    _, populations = initialise()(compared_by_value(factory), bias, jax.random.key(0), rows, 1, np.asarray(0))
+    _, populations = initialise(compared_by_value(factory), bias, jax.random.key(0), rows, 1, np.asarray(0))
     return jax.tree.map(lambda leaf: leaf[0, 0] if eqx.is_array(leaf) else leaf, populations)
 
 

@@ -5,6 +5,7 @@ the second adds up the slopes of Q at w*. Few blocks keep what the first pass co
 compute their features again, which is cheaper than fetching them from memory.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -22,6 +23,7 @@ from .reduced import (
     Solution,
     Weights,
     block_model,
+    block_slopes,
     curve,
     optimal_weights,
     optimal_weights_cg,
@@ -91,21 +93,21 @@ def penalty(theta: Any, weights: Weights, reg: Scalar, reg_theta: Scalar | float
 def value_and_slopes(
     theta: Any,
     weights: Weights,
-    structure: Any,
+    build: Callable[[Any], Any],
     x: Array,
     derivatives: Derivatives,
     reg: Scalar,
     reg_theta: Scalar | float,
     solver: str | None,
 ) -> tuple[Scalar, tuple[Any, Weights], Weights]:
-    """Return the objective, its slopes by θ and by w, and w.
+    """Return the objective, its slopes by θ and by w, and w; ``build(theta)`` is the featurizer.
 
     With a ``solver``, w is w*(θ) instead of ``weights``. Its dependence on θ does not count: by optimality, the slope
     by θ is the same with the graph cut there (``lem:reduced_gradient_equality``).
     """
 
     def features_of(theta: Any, x: Array) -> Array:
-        return columns(eqx.combine(theta, structure), x)
+        return columns(build(theta), x)
 
     by_cg = solver is not None and uses_cg(derivatives.curvature, weights.size, solver)
     few, direct = x.shape[0] <= MAX_BLOCKS_KEPT, solver is not None and not by_cg
@@ -130,7 +132,7 @@ def value_and_slopes(
     if few:
 
         def slopes_of_block(z: Array, d: Derivatives) -> tuple:
-            value, (by_w, by_z) = jax.value_and_grad(block_model, (0, 1))(weights, z, d)
+            value, by_w, by_z = block_slopes(weights, z, d)
             return by_z, (value, by_w)
 
         by_features, (value, by_weights) = block_scan(slopes_of_block, features, derivatives)
@@ -142,5 +144,6 @@ def value_and_slopes(
 
         both = jax.value_and_grad(model, (0, 1))
         value, (by_theta, by_weights) = block_sum(lambda x, d: both(theta, weights, x, d), x, derivatives)
-    extra, more = jax.value_and_grad(penalty, (0, 1))(theta, weights, reg, reg_theta)
-    return value + extra, jax.tree.map(jnp.add, (by_theta, by_weights), more), weights
+    by_theta = jax.tree.map(lambda slope, leaf: slope + reg_theta * leaf, by_theta, theta)
+    value = value + penalty(theta, weights, reg, reg_theta)
+    return value, (by_theta, by_weights + reg * weights), weights

@@ -206,6 +206,16 @@ def block_model(weights: Weights, features: Float[Array, "n rows"], derivatives:
     return jnp.sum(derivatives.weight[:, None] * step * bent)
 
 
+def block_slopes(
+    weights: Weights, features: Float[Array, "n rows"], derivatives: Derivatives
+) -> tuple[Float[Array, ""], Weights, Float[Array, "n rows"]]:
+    """Return :func:`block_model` and its slopes by the weights and by the features."""
+    step, weight = features.T @ weights, derivatives.weight[:, None]
+    pull = weight * (derivatives.gradient + derivatives.curvature.apply(step))
+    value = 0.5 * jnp.sum(step * (weight * derivatives.gradient + pull))
+    return value, features @ pull, weights @ pull.T
+
+
 def uses_cg(curvature: Curvature, n_unknowns: int, solver: str) -> bool:
     """Say whether conjugate gradients solve for w*: on request, or for large systems that couple the outputs."""
     if solver != "auto":
@@ -227,20 +237,20 @@ def _factorise(matrix: Float[Array, "groups m m"], reg: Array) -> tuple[Array, A
     """
     eye = jnp.eye(matrix.shape[-1], dtype=matrix.dtype)
     info = jnp.finfo(matrix.dtype)
-    diagonal = jnp.diagonal(matrix, axis1=1, axis2=2) + reg
+    diagonal = jnp.sum(matrix * eye, axis=2) + reg
     scale = jax.lax.rsqrt(jnp.maximum(diagonal, info.tiny))
     unit = scale[:, :, None] * (matrix + reg * eye) * scale[:, None, :]
 
     def factor(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        _, jitter, failed = state
-        more = jnp.where(jitter < 0, 0, jnp.maximum(10 * jitter, matrix.shape[-1] * info.eps))
-        jitter = jnp.where(failed, more, jitter)
+        _, jitter, _ = state
         factors = jnp.linalg.cholesky(unit + jitter[:, None, None] * eye, symmetrize_input=False)
-        return factors, jitter, ~jnp.all(jnp.isfinite(factors), axis=(1, 2))
+        again = ~jnp.isfinite(factors[:, -1, -1]) & (jitter < 1)  # one bad pivot spoils all that follow
+        more = jnp.maximum(10 * jitter, matrix.shape[-1] * info.eps)
+        return factors, jnp.where(again, more, jitter), jnp.any(again)
 
     # the loop starts without factors, so that factoring is compiled once only
-    none = unit, jnp.full(matrix.shape[0], -1, matrix.dtype), jnp.full(matrix.shape[0], True)
-    factors, jitter, _ = jax.lax.while_loop(lambda state: jnp.any(state[2] & (state[1] < 1)), factor, none)
+    none = unit, jnp.zeros(matrix.shape[0], matrix.dtype), jnp.asarray(True)
+    factors, jitter, _ = jax.lax.while_loop(lambda state: state[2], factor, none)
     return factors, scale, jitter
 
 

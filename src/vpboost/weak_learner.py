@@ -25,10 +25,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .blocks import rows_per_block
 from .compression import compress
+from .interpreter import program
 from .objective import Summary, feature_count, penalty, summarise, value_and_slopes
 from .reduced import Derivatives, Solution
 
@@ -157,12 +159,16 @@ class Training(eqx.Module):
         return METHODS[self.method]
 
     def optax(self) -> optax.GradientTransformation:
-        """Return the optimiser, schedule and sign included."""
+        """Return the optimiser; the directions of a named one are to be multiplied by :meth:`step_sizes`."""
+        return OPTIMIZERS[self.optimizer]() if isinstance(self.optimizer, str) else self.optimizer
+
+    def step_sizes(self) -> Float[Array, " steps"]:
+        """Return the factor on the optimiser's direction at every step, sign included."""
         if not isinstance(self.optimizer, str):
-            return self.optimizer
+            return jnp.ones(self.max_steps)
         step_size = DEFAULT_STEP_SIZE if self.step_size is None else self.step_size
         shape = SCHEDULES[self.schedule or "onecycle"](self.max_steps)
-        return optax.chain(OPTIMIZERS[self.optimizer](), optax.scale_by_schedule(lambda k: -step_size * shape(k)))
+        return -step_size * jax.vmap(shape)(jnp.arange(self.max_steps))
 
 
 class Trained(eqx.Module):
@@ -173,7 +179,7 @@ class Trained(eqx.Module):
     objective: Float[Array, " steps"]
 
 
-@eqx.filter_jit
+@program
 def train(
     key: PRNGKeyArray, featurizers: Any, x: Array, derivatives: Derivatives, reg: Array, training: Training
 ) -> Trained:
@@ -234,38 +240,42 @@ def descend(
         first, batch = draw(jnp.asarray(0))
         weights = summarise(featurizer, first, batch, training.solver).solve(batch, reg, weights).weights
     optimizer, solver = training.optax(), training.solver if project else None
-    first_moving = (theta,) if project else (theta, weights)
-    if isinstance(training.optimizer, str) and jax.tree.leaves(first_moving):
-        optimizer = optax.flatten(optimizer)  # one pass over all parameters instead of one for every array
+    unflatten: Callable = lambda theta: theta  # noqa: E731
+    if isinstance(training.optimizer, str):  # knows nothing of layers: all parameters as one vector make short work
+        theta, unflatten = ravel_pytree(theta)
+    n_moving = 1 if project else 2
 
-    def step(carry: tuple, k: Array) -> tuple[tuple, Array]:
+    def step(carry: tuple, now: tuple[Array, Array]) -> tuple[tuple, Array]:
         theta, weights, state = carry
+        k, size = now
         rows, batch = draw(k)
         value, slopes, weights = value_and_slopes(
-            theta, weights, structure, rows, batch, reg, training.reg_theta, solver
+            theta, weights, lambda t: eqx.combine(unflatten(t), structure), rows, batch, reg, training.reg_theta, solver
         )
-        n_moving = 1 if project else 2
         moving = (theta, weights)[:n_moving]
-        updates, state = optimizer.update(slopes[:n_moving], state, moving)
+        directions, state = optimizer.update(slopes[:n_moving], state, moving)
+        updates = jax.tree.map(lambda direction: size.astype(direction.dtype) * direction, directions)
         moved: Any = optax.apply_updates(moving, updates)
         return (*moved, *(theta, weights)[n_moving:], state), value
 
-    carry = (theta, weights, optimizer.init(first_moving))
+    carry = (theta, weights, optimizer.init((theta, weights)[:n_moving]))
+    series = jnp.arange(training.max_steps), training.step_sizes()
     if training.tol is None:
-        (theta, weights, _), trace = jax.lax.scan(step, carry, jnp.arange(training.max_steps))
+        (theta, weights, _), trace = jax.lax.scan(step, carry, series)
     else:
-        (theta, weights, _), trace = until_stalled(step, carry, training.max_steps, training.tol)
-    return eqx.combine(theta, structure), weights, trace
+        (theta, weights, _), trace = until_stalled(step, carry, series, training.tol)
+    return eqx.combine(unflatten(theta), structure), weights, trace
 
 
-def until_stalled(step: Callable, carry: Any, max_steps: int, tol: Array | float) -> tuple[Any, Array]:
+def until_stalled(step: Callable, carry: Any, series: Any, tol: Array | float) -> tuple[Any, Array]:
     """Take steps as ``jax.lax.scan`` does until the objective stalls; NaN stands for the steps not taken.
 
     In the first half of the steps, where a one-cycle schedule begins with small steps, nothing counts as a stall.
     """
+    max_steps = len(series[0])
     least = max(max_steps // 2, 2 * STALL_STEPS)
     if max_steps <= least:
-        return jax.lax.scan(step, carry, jnp.arange(max_steps))
+        return jax.lax.scan(step, carry, series)
 
     def going_on(state: tuple) -> Array:
         k, _, trace = state
@@ -276,8 +286,8 @@ def until_stalled(step: Callable, carry: Any, max_steps: int, tol: Array | float
 
     def advance(state: tuple) -> tuple:
         k, carry, trace = state
-        carry, value = step(carry, k)
-        return k + 1, carry, trace.at[k].set(value)
+        carry, value = step(carry, jax.tree.map(lambda leaf: jax.lax.dynamic_index_in_dim(leaf, k, 0, False), series))
+        return k + 1, carry, jax.lax.dynamic_update_index_in_dim(trace, value, k, 0)
 
     empty = jnp.full(max_steps, jnp.nan, jax.tree.leaves(carry)[0].dtype)
     _, carry, trace = jax.lax.while_loop(going_on, advance, (jnp.zeros((), int), carry, empty))

@@ -26,6 +26,7 @@ FLAGS: tuple[tuple[str, type, str], ...] = (
     ("eval_metric", str, "rmse, mae, r2; log_loss, error, auc (default: the loss)"),
     ("class_weight", str, "balanced, to give every class the same weight"),
     ("dtype", str, "float32 or float64 (default float32)"),
+    ("engine", str, "auto, xla or numpy (default auto)"),
 )
 
 EXAMPLES = """examples:

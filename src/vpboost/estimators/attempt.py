@@ -96,6 +96,7 @@ class Attempt:
             validation=self.validation,
             seed=seed,
             dtype=model.dtype,
+            engine=self.engine(),
             callback=after_stage,
             resume=resume,
         )
@@ -104,6 +105,10 @@ class Attempt:
     def factory(self) -> Callable:
         """Return the factory of the profile's learners."""
         return self.model._learner_factory(len(self.train[0]), self.profile, self.encoder.sources_)
+
+    def engine(self) -> str:
+        """Return who carries out the programs."""
+        return self.model._engine(np.shape(self.train[0]))
 
     def facts(self, seed: int) -> dict[str, Any]:
         """Return what must be the same for a checkpoint to be of use."""

@@ -14,6 +14,7 @@ from ..checkpoint import read_facts
 from ..compilation import forget_programs_if_many
 from ..data import check_weights, evenly_spaced
 from ..files.model import save_model
+from ..interpreter import using
 from ..light import LightEnsemble
 from ..preprocessing import MOST_SORTED, TargetScaler, canonical_rows, has_text, is_frame, n_rows, names_of, take
 from ..sources import MANY_ROWS, chunks, is_stream, read_stream
@@ -21,8 +22,8 @@ from .attempt import Attempt, Part, hold_out, race, sample_part, take_part
 from .portfolio import LEAST_ROWS, RACE_ROWS, Profile, profiles
 from .settings import Settings
 
-#: Up to so many rows are predicted by NumPy alone.
-FEW_ROWS = 32
+#: Up to so many rows are predicted by NumPy alone: more would be worth a compiled program.
+FEW_ROWS = 1000
 
 
 class BaseVPBoost(Settings):
@@ -30,6 +31,8 @@ class BaseVPBoost(Settings):
 
     boosted_: Boosted
     _light: LightEnsemble | None  #: the ensemble in NumPy; None if it cannot be
+    _importance_rows: np.ndarray  #: training rows as the learners see them
+    _importances: np.ndarray | None  #: None until they are asked for
     profile_: Profile
     seed_: int
     evals_result_: dict[str, list[float]]
@@ -139,7 +142,8 @@ class BaseVPBoost(Settings):
         attempts = [encoded[profile.encoding].with_profile(profile) for profile in choices]
         if self.verbose:
             print(f"comparing {len(choices)} profiles on a few stages each", file=sys.stderr)
-        best, interrupted = race(attempts, self._rate(len(train[1])), seed)
+        with using(attempts[0].engine()):  # which limits the threads of linear algebra until all are done
+            best, interrupted = race(attempts, self._rate(len(train[1])), seed)
         if self.verbose:
             print(f"chosen: {best.profile}, validation {best.best_score:.4g}", file=sys.stderr)
         self.race_ = {attempt.profile: attempt.best_score for attempt in attempts}
@@ -186,7 +190,7 @@ class BaseVPBoost(Settings):
             score = scores[best]
             kept = int(self.history_["accepted"][: best + 1].sum())
         self._keep(kept, score)
-        self._importances(evenly_spaced(attempt.train[0], 512))
+        self._importance_rows, self._importances = evenly_spaced(attempt.train[0], 512), None
         return self
 
     def _keep(self, n_learners: int, score: float) -> None:
@@ -206,13 +210,21 @@ class BaseVPBoost(Settings):
         check_is_fitted(self)
         save_model(self, path)
 
-    def _importances(self, x: np.ndarray) -> None:
-        slopes = np.abs(self.ensemble_.input_gradient(x)).mean(axis=(0, 1))
-        per_column = (slopes * x.std(axis=0)).reshape(-1)
-        if x.ndim == 2:
-            per_column = np.bincount(self.input_encoder_.sources_, weights=per_column, minlength=self.n_features_in_)
-        total = per_column.sum()
-        self.feature_importances_ = per_column / total if total > 0 else per_column
+    @property
+    def feature_importances_(self) -> np.ndarray:
+        """Mean absolute derivative of the prediction by each input, times the input's spread; sums to one.
+
+        Computed when first asked for, on some of the training rows.
+        """
+        check_is_fitted(self)
+        if self._importances is None:
+            x = self._importance_rows
+            slopes = np.abs(self.ensemble_.input_gradient(x)).mean(axis=(0, 1))
+            share = (slopes * x.std(axis=0)).reshape(-1)
+            if x.ndim == 2:
+                share = np.bincount(self.input_encoder_.sources_, weights=share, minlength=self.n_features_in_)
+            self._importances = share / share.sum() if share.sum() > 0 else share
+        return self._importances
 
     # --- checks -----------------------------------------------------------------------------------------------------
 

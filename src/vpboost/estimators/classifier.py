@@ -64,6 +64,7 @@ class VPBoostClassifier(ClassifierMixin, BaseVPBoost):
         callbacks: list | None = None,
         random_state: Any = 0,
         dtype: str = "float32",
+        engine: str = "auto",
         verbose: int = 0,
     ):
         shared = {name: value for name, value in locals().items() if name not in ("self", "class_weight", "__class__")}

@@ -4,11 +4,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import jax.numpy as jnp
+import jax
 import numpy as np
 from sklearn.base import BaseEstimator
 
 from .. import featurizers
+from ..interpreter import ENGINES
 from ..metrics import score_function
 from ..trust_region import TrustRegion
 from ..weak_learner import Training
@@ -35,6 +36,8 @@ OPTIONS = {
 
 #: Below so many training rows, the automatic settings are more careful.
 FEW_TO_LEARN_FROM = 2000
+#: Rows times steps of a learner's training that NumPy has done before XLA would have compiled its programs.
+SHORT = 60_000
 #: With at least twice as many outputs of squared error, learners are trained on so many combinations of them.
 SKETCH = 32
 
@@ -82,6 +85,7 @@ class Settings(BaseEstimator):
         callbacks: list | None = None,
         random_state: Any = 0,
         dtype: str = "float32",
+        engine: str = "auto",
         verbose: int = 0,
     ):
         self.n_estimators = n_estimators
@@ -114,6 +118,7 @@ class Settings(BaseEstimator):
         self.callbacks = callbacks
         self.random_state = random_state
         self.dtype = dtype
+        self.engine = engine
         self.verbose = verbose
 
     def _check_settings(self) -> Any:
@@ -136,6 +141,8 @@ class Settings(BaseEstimator):
         for callback in self.callbacks or []:
             if not callable(getattr(callback, "after_stage", None)):
                 raise TypeError(f"callbacks must have a method after_stage, got {type(callback).__name__}")
+        if self.engine != "auto" and self.engine not in ENGINES:
+            raise ValueError(f"engine must be 'auto' or one of {', '.join(map(repr, ENGINES))}, got {self.engine!r}")
         check_choices(self.encoding, self.inherit, self.max_features)
         self._training(1), self._trust_region(self._rate(1)), self._factory(1)
         score_function(self.eval_metric, self._is_classifier)
@@ -157,6 +164,12 @@ class Settings(BaseEstimator):
             inherit=inherit,
             sketch=SKETCH if self.method == "vp" and n_outputs >= 2 * SKETCH else None,
         )
+
+    def _engine(self, shape: tuple[int, ...]) -> str:
+        """Return who carries out the programs: NumPy where training is so short that compilation would take longer."""
+        if self.engine != "auto":
+            return self.engine
+        return "numpy" if len(shape) == 2 and shape[0] * self._training(shape[0]).max_steps <= SHORT else "xla"
 
     def _rate(self, n: int) -> float:
         """Return the boosting rate; small tables can afford more and smaller steps."""
@@ -200,5 +213,5 @@ class Settings(BaseEstimator):
             return factory
         groups = tuple(np.unique(sources, return_inverse=True)[1].tolist())
         # an array, not a number: profiles that differ in it share their compiled programs
-        fraction = jnp.asarray(profile.max_features, jnp.float32)
+        fraction = jax.device_put(np.float32(profile.max_features))
         return partial(featurizers.SomeColumns, factory=factory, fraction=fraction, groups=groups)

@@ -296,7 +296,7 @@ def load_inputs(reader: Reader, model: Any) -> None:
     n_inputs = len(encoder.numeric_) + len(encoder.categories_) if table else encoder.shape_[0]
     reader.require(model.n_features_in_ == n_inputs, "says otherwise how many columns there are than its preprocessing")
     n_importances = n_inputs if table else int(np.prod(encoder.shape_, dtype=object))
-    model.feature_importances_ = reader.doubles("importances", (n_importances,))
+    model._importances = reader.doubles("importances", (n_importances,))
 
 
 def load_history(reader: Reader, model: Any) -> None:

@@ -11,6 +11,7 @@ from jaxtyping import Array, Float
 
 from ..blocks import block_sum
 from ..curvature import Curvature, Diagonal, ScaledIdentity
+from ..interpreter import program
 
 Rows = Float[Array, "*rows k"]
 Values = Float[Array, "*rows"]
@@ -44,66 +45,72 @@ class Loss(eqx.Module):
 
     def best_constant(self, target: Array, weight: Float[Array, "blocks rows"]) -> Float[Array, " k"]:
         """Return c₀ = argmin_c mean ℓ(c, y_i) for targets in blocks; by Newton steps unless known in closed form."""
-        n_outputs = self.n_outputs(target.reshape(-1, *target.shape[2:]))
-        return newton_constant(self, target, weight, jnp.zeros(n_outputs, weight.dtype))
+        n_outputs = self.n_outputs(np.asarray(target).reshape(-1, *target.shape[2:]))
+        return newton_constant(self, target, weight, jax.device_put(np.zeros(n_outputs, weight.dtype)))
 
 
 def newton_constant(
     loss: Loss, target: Array, weight: Float[Array, "blocks rows"], start: Float[Array, " k"], steps: int = 50
 ) -> Float[Array, " k"]:
     """Minimise the mean loss over constant predictions by damped Newton steps."""
-
-    def predictions(c: Array, w: Array) -> Array:
-        return jnp.broadcast_to(c, (*w.shape, c.shape[0]))
-
-    def mean_value(c: Array) -> Array:
-        return block_sum(lambda t, w: jnp.sum(w * loss.value(predictions(c, w), t)), target, weight)
-
-    def mean_derivatives(c: Array) -> tuple[Array, Array]:
-        def one_block(t: Array, w: Array) -> tuple[Array, Array]:
-            gradient = loss.gradient(predictions(c, w), t)
-            curvature = loss.curvature(predictions(c, w), t)
-            if isinstance(curvature, ScaledIdentity | Diagonal):
-                hessian = jnp.diag(w @ curvature.diagonal())
-            else:
-                hessian = jnp.einsum("i,ijk->jk", w, curvature.matrix())
-            return w @ gradient, hessian
-
-        return block_sum(one_block, target, weight)
-
-    @jax.jit
-    def newton_step(c: Array) -> Array:
-        gradient, hessian = mean_derivatives(c)
-        ridge = 1e-6 * jnp.trace(hessian) / c.shape[0] + jnp.finfo(c.dtype).tiny
-        direction = -jnp.linalg.solve(hessian + ridge * jnp.eye(c.shape[0], dtype=c.dtype), gradient)
-        before = mean_value(c)
-
-        def too_long(state: tuple[Array, Array]) -> Array:
-            size, halvings = state
-            after = mean_value(c + size * direction)
-            return ~(after <= before) & (halvings < 60)
-
-        halve = (jnp.ones((), c.dtype), jnp.zeros((), jnp.int32))
-        size, halvings = jax.lax.while_loop(too_long, lambda s: (s[0] / 2, s[1] + 1), halve)
-        return jnp.where(halvings < 60, c + size * direction, c)
-
-    constant = start
+    constant, precision = start, np.finfo(start.dtype).eps
     for _ in range(steps):
-        following = newton_step(constant)
-        if jnp.max(jnp.abs(following - constant)) <= 4 * jnp.finfo(constant.dtype).eps * jnp.max(jnp.abs(following)):
+        following = newton_step(loss, target, weight, constant)
+        change = np.max(np.abs(np.asarray(following) - np.asarray(constant)))
+        if change <= 4 * precision * np.max(np.abs(following)):
             break
         constant = following
     return constant
 
 
-def weighted_mean(target: Array, weight: Float[Array, "blocks rows"]) -> Array:
-    """Return the mean over samples of targets in blocks; weights sum to one."""
-    return block_sum(lambda t, w: jnp.einsum("i,ik->k", w, t), target, weight)
+@program
+def newton_step(
+    loss: Loss, target: Array, weight: Float[Array, "blocks rows"], constant: Float[Array, " k"]
+) -> Float[Array, " k"]:
+    """Return a better constant prediction, or the same when no step in Newton's direction improves it."""
+    n_outputs, dtype = constant.shape[0], constant.dtype
+
+    def predictions(c: Array, w: Array) -> Array:
+        return jnp.broadcast_to(c, (*w.shape, n_outputs))
+
+    def mean_value(c: Array) -> Array:
+        return block_sum(lambda t, w: jnp.sum(w * loss.value(predictions(c, w), t)), target, weight)
+
+    def sums(t: Array, w: Array) -> tuple[Array, Array]:
+        gradient = loss.gradient(predictions(constant, w), t)
+        curvature = loss.curvature(predictions(constant, w), t)
+        if isinstance(curvature, ScaledIdentity | Diagonal):
+            hessian = jnp.diag(w @ curvature.diagonal())
+        else:
+            hessian = jnp.einsum("i,ijk->jk", w, curvature.matrix())
+        return w @ gradient, hessian
+
+    gradient, hessian = block_sum(sums, target, weight)
+    ridge = 1e-6 * jnp.trace(hessian) / n_outputs + jnp.finfo(dtype).tiny
+    direction = -jax.scipy.linalg.solve(hessian + ridge * jnp.eye(n_outputs, dtype=dtype), gradient, assume_a="pos")
+    before = mean_value(constant)
+
+    def too_long(state: tuple[Array, Array]) -> Array:
+        size, halvings = state
+        after = mean_value(constant + size * direction)
+        return ~(after <= before) & (halvings < 60)
+
+    halve = (jnp.ones((), dtype), jnp.zeros((), jnp.int32))
+    size, halvings = jax.lax.while_loop(too_long, lambda s: (s[0] / 2, s[1] + 1), halve)
+    return jnp.where(halvings < 60, constant + size * direction, constant)
 
 
-def away_from_zero(frequency: Array) -> Array:
+# c₀ in closed form is left to NumPy: so little work is not worth a compiled program.
+
+
+def weighted_mean(target: Array, weight: Float[Array, "blocks rows"]) -> np.ndarray:
+    """Return the mean over samples of targets in blocks, in double precision; weights sum to one."""
+    return np.einsum("bi,bik->k", np.asarray(weight), np.asarray(target), dtype=float)
+
+
+def away_from_zero(frequency: np.ndarray) -> np.ndarray:
     """Keep a frequency off zero, so that its logarithm is finite when a class never occurs."""
-    return jnp.maximum(frequency, 1e-7)
+    return np.maximum(frequency, 1e-7)
 
 
 def real_targets(y: Any) -> np.ndarray:

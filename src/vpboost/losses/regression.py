@@ -30,7 +30,7 @@ class SquaredError(Loss):
         return ScaledIdentity(jnp.ones(prediction.shape[:-1], prediction.dtype), prediction.shape[-1])
 
     def best_constant(self, target: Array, weight: Float[Array, "blocks rows"]) -> Float[Array, " k"]:
-        return weighted_mean(target, weight)
+        return jax.device_put(weighted_mean(target, weight).astype(weight.dtype))
 
 
 class PseudoHuber(Loss):
@@ -106,7 +106,8 @@ class LogLink(Loss):
         return target
 
     def best_constant(self, target: Array, weight: Float[Array, "blocks rows"]) -> Float[Array, " k"]:
-        return jnp.log(away_from_zero(weighted_mean(target, weight)))
+        mean = away_from_zero(weighted_mean(target, weight))
+        return jax.device_put(np.log(mean).astype(weight.dtype))
 
 
 class Poisson(LogLink):

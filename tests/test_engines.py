@@ -1,0 +1,189 @@
+"""Boosting by NumPy against boosting by XLA."""
+
+import pickle
+from functools import partial
+
+import jax.monitoring
+import numpy as np
+import optax
+import pytest
+from sklearn.exceptions import NotFittedError
+
+from processes import run_as_users_do
+from vpboost import (
+    MLP,
+    RBF,
+    BSpline,
+    CustomLoss,
+    Fourier,
+    MulticlassCrossEntropy,
+    Poisson,
+    Quantile,
+    ResNet,
+    SquaredError,
+    Training,
+    TrustRegion,
+    VPBoostClassifier,
+    VPBoostRegressor,
+    boost,
+)
+from vpboost.featurizers import SomeColumns
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(150, 3))
+Y = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2]
+MANY = np.stack([Y, X[:, 0] ** 2, X[:, 1]], axis=1)
+SMALL = partial(MLP, width=4)
+COMPILED = "/jax/core/compile/backend_compile_duration"
+
+
+def both(x, y, **options):
+    """Boost with both engines, in double precision so that rounding stays small."""
+    options = {"loss": SquaredError(), "featurizer": SMALL, "n_learners": 3, "dtype": "float64", **options}
+    return [boost(x, y, engine=engine, **options) for engine in ("numpy", "xla")]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"training": Training(max_steps=12)},
+        {"training": Training(max_steps=12, batch_size=64, reg_theta=1e-3, inherit=0.5)},
+        {"training": Training(max_steps=30, tol=0.05, candidates=3)},
+        {"training": Training(max_steps=8, method="gd", optimizer="lion")},
+        {"training": Training(max_steps=8, method="vp_start_end", optimizer="momentum")},
+        {"training": Training(max_steps=8, optimizer=optax.adamw(0.01))},
+        {"training": Training(max_steps=8, solver="cg")},
+        {"featurizer": partial(ResNet, width=4, activation="gelu")},
+        {"featurizer": partial(RBF, n_features=5)},
+        {"featurizer": partial(Fourier, n_features=5)},
+        {"featurizer": partial(BSpline, n_knots=5)},
+        {"featurizer": partial(SomeColumns, factory=SMALL, fraction=0.5), "bias": False},
+        {"loss": Quantile(0.8)},
+        {"loss": CustomLoss(lambda p, t: jax.numpy.sum(jax.numpy.log(jax.numpy.cosh(p - t))))},
+        {"trust_region": TrustRegion(reg_lambda=1e-8, rho_accept=0.6, rho_small=0.9, rate=0.7)},
+        {"sample_weight": np.abs(X[:, 0]), "validation": (X[:40], Y[:40])},
+    ],
+)
+def test_both_engines_make_the_same_ensemble(options):
+    ours, theirs = both(X, Y, **({"training": Training(max_steps=8)} | options))
+    np.testing.assert_allclose(ours.ensemble.predict(X), theirs.ensemble.predict(X), atol=1e-6)
+    for one, other in zip(ours.history, theirs.history, strict=True):
+        assert (one.accepted, one.solves) == (other.accepted, other.solves)
+        np.testing.assert_allclose(one[1:4], other[1:4], rtol=1e-6)
+        np.testing.assert_allclose(one[8:-1], other[8:-1], rtol=1e-5, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("loss", "y"),
+    [
+        (SquaredError(), MANY),
+        (Poisson(), np.round(np.exp(MANY))),
+        (MulticlassCrossEntropy(), np.digitize(Y, [-0.5, 0.5])),
+        (MulticlassCrossEntropy(), np.digitize(Y, np.linspace(-1, 1, 60)) % 61),  # too many for factorisation
+        (CustomLoss(lambda p, t: jax.numpy.sum((p - t) ** 2) + jax.numpy.sum(p) ** 2), MANY),
+    ],
+)
+def test_both_engines_agree_on_several_outputs(loss, y):
+    ours, theirs = both(X, y, loss=loss, training=Training(max_steps=8), n_learners=2)
+    np.testing.assert_allclose(ours.ensemble.predict(X), theirs.ensemble.predict(X), atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_resuming_with_numpy_gives_the_same_bits(dtype):
+    options = dict(loss=SquaredError(), featurizer=SMALL, training=Training(max_steps=10, inherit=0.5), dtype=dtype)
+    whole = boost(X, Y, n_learners=4, engine="numpy", **options)
+    part = boost(X, Y, n_learners=2, engine="numpy", **options)
+    resumed = boost(X, Y, n_learners=4, engine="numpy", resume=part, **options)
+    np.testing.assert_array_equal(resumed.ensemble.weights, whole.ensemble.weights)
+    assert resumed.ensemble.weights.dtype == dtype
+
+
+def compilations(function):
+    """Return how many programs XLA compiles, or fetches from disk, during a call."""
+    names = []
+    jax.monitoring.register_event_duration_secs_listener(lambda name, _, **more: names.append(name))
+    try:
+        function()
+    finally:
+        jax.monitoring.clear_event_listeners()
+    return names.count(COMPILED)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "y"),
+    [
+        (VPBoostRegressor(n_estimators=3), lambda x: x[:, 0] ** 2),
+        (VPBoostRegressor(n_estimators=3, loss="quantile"), lambda x: x[:, 0] ** 2),
+        (VPBoostRegressor(n_estimators=3), lambda x: np.stack([x[:, 0], x[:, 1] ** 2], axis=1)),
+        (VPBoostClassifier(n_estimators=3), lambda x: x[:, 0] > 0),
+        (VPBoostClassifier(n_estimators=3), lambda x: np.digitize(x[:, 0], [-0.5, 0.5])),
+    ],
+)
+def test_fitting_a_small_table_compiles_nothing(estimator, y):
+    x = np.random.default_rng(1).normal(size=(317, 4))
+
+    def work():
+        estimator.fit(x, y(x)).predict(x)
+
+    assert compilations(work) == 0
+    assert estimator._engine((317, 4)) == "numpy"
+
+
+def test_compilations_are_counted():
+    x = np.random.default_rng(1).normal(size=(90, 13))
+    assert compilations(lambda: VPBoostRegressor(n_estimators=1, engine="xla").fit(x, x[:, 0])) > 3
+
+
+def test_the_engine_is_chosen_by_the_length_of_training():
+    model = VPBoostRegressor()
+    assert [model._engine(shape) for shape in ((1999, 9), (2000, 9), (50, 8, 8))] == ["numpy", "xla", "xla"]
+    assert VPBoostRegressor(max_steps=500)._engine((120, 3)) == "numpy"
+    assert VPBoostRegressor(max_steps=500)._engine((121, 3)) == "xla"
+    assert VPBoostRegressor(engine="numpy")._engine((10**6, 9)) == "numpy"
+    assert VPBoostClassifier(engine="xla")._engine((10, 9)) == "xla"
+    with pytest.raises(ValueError, match="engine must be 'auto' or one of 'xla', 'numpy', got 'gpu'"):
+        VPBoostRegressor(engine="gpu").fit(X, Y)
+    with pytest.raises(ValueError, match="engine must be one of 'xla', 'numpy', got 'auto'"):
+        boost(X, Y, loss=SquaredError(), featurizer=SMALL, engine="auto")
+
+
+def test_importances_are_computed_when_asked_for():
+    model = VPBoostRegressor(n_estimators=5, max_steps=5)
+    with pytest.raises(NotFittedError):
+        _ = model.feature_importances_
+    assert not hasattr(model, "feature_importances_")
+    model.fit(X, Y)
+    other = pickle.loads(pickle.dumps(model))
+    np.testing.assert_allclose(model.feature_importances_.sum(), 1)
+    np.testing.assert_array_equal(model.feature_importances_, other.feature_importances_)
+    first = model.feature_importances_
+    assert model.fit(X, X[:, 2]).feature_importances_[2] > first[2]
+
+
+SCRIPT = """
+import hashlib, os, sys
+os.sched_setaffinity(0, [int(core) for core in sys.argv[1].split(",")])
+import numpy as np
+from vpboost import VPBoostClassifier, VPBoostRegressor
+digest = hashlib.sha256()
+x = np.random.default_rng(0).normal(size=(1500, 9))
+mixed = np.tanh(x @ np.random.default_rng(1).normal(size=(9, 20)))
+for model, y in [
+    (VPBoostRegressor(width=64, n_estimators=2), mixed),
+    (VPBoostRegressor(n_estimators=3, candidates=2, encoding="spline"), x[:, 0] * x[:, 1]),
+    (VPBoostClassifier(n_estimators=2, encoding="plain"), np.argmax(x, axis=1)),
+]:
+    model.fit(x, y)
+    assert model._engine(x.shape) == "numpy"
+    digest.update(np.asarray(model.ensemble_.weights).tobytes() + str(model.profile_).encode())
+print(digest.hexdigest())
+"""
+
+
+def test_same_bits_on_one_core_and_on_two_with_numpy():
+    import os
+
+    if not hasattr(os, "sched_setaffinity") or len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("this system cannot pin a process to cores, or has one")
+    first, second, *_ = sorted(os.sched_getaffinity(0))
+    assert run_as_users_do(SCRIPT, str(first)) == run_as_users_do(SCRIPT, f"{first},{second}")
