@@ -13,12 +13,12 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .blocks import MAX_BLOCKS_KEPT, block_map, block_sum
-from .data import Data, check_seed, prepare, prepare_validation
+from .data import Data, check_arguments, check_dtype, check_seed, prepare, prepare_validation
 from .diagnostics import Diagnostics, diagnose
 from .ensemble import Ensemble
 from .featurizers import Factory, Given, columns
 from .initial import blend, initial_populations
-from .interpreter import ENGINES, program, using
+from .interpreter import program, using
 from .losses import Loss
 from .objective import summarise
 from .reduced import Derivatives
@@ -384,24 +384,3 @@ def traced(settings: Any, dtype: np.dtype) -> Any:
         return jax.device_put(np.asarray(leaf, dtype)) if isinstance(leaf, float | int) else leaf
 
     return jax.tree.map(as_array, settings)
-
-
-def check_dtype(dtype: Any) -> np.dtype:
-    """Return float32 or float64 as a NumPy dtype."""
-    if np.dtype(dtype) not in (np.dtype("float32"), np.dtype("float64")):
-        raise ValueError(f"dtype must be float32 or float64, got {dtype!r}")
-    return np.dtype(dtype)
-
-
-def check_arguments(loss: Any, featurizer: Any, n_learners: Any, engine: Any, callback: Any) -> None:
-    """Raise an error that names the argument if one of these cannot be used."""
-    if not isinstance(loss, Loss):
-        raise TypeError(f"loss must be a vpboost loss (wrap a function in CustomLoss), got {type(loss).__name__}")
-    if not callable(featurizer):
-        raise TypeError(f"featurizer must be callable as featurizer(key, rows), got {type(featurizer).__name__}")
-    if isinstance(n_learners, bool) or not isinstance(n_learners, int | np.integer) or n_learners < 0:
-        raise ValueError(f"n_learners must be a whole number of at least 0, got {n_learners!r}")
-    if engine not in ENGINES:
-        raise ValueError(f"engine must be one of {', '.join(map(repr, ENGINES))}, got {engine!r}")
-    if callback is not None and not callable(callback):
-        raise TypeError(f"callback must be callable, got {type(callback).__name__}")

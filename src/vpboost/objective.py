@@ -22,7 +22,6 @@ from .reduced import (
     Reduced,
     Solution,
     Weights,
-    block_model,
     block_slopes,
     curve,
     optimal_weights,
@@ -139,11 +138,12 @@ def value_and_slopes(
         (by_theta,) = pull_back(by_features)
     else:
 
-        def model(theta: Any, weights: Weights, x: Array, d: Derivatives) -> Scalar:
-            return block_model(weights, features_of(theta, x), d)
+        def sums_of_block(x: Array, d: Derivatives) -> tuple:
+            z, pull_back = jax.vjp(lambda t: features_of(t, x), theta)
+            value, by_w, by_z = block_slopes(weights, z, d)
+            return value, pull_back(by_z)[0], by_w
 
-        both = jax.value_and_grad(model, (0, 1))
-        value, (by_theta, by_weights) = block_sum(lambda x, d: both(theta, weights, x, d), x, derivatives)
+        value, by_theta, by_weights = block_sum(sums_of_block, x, derivatives)
     by_theta = jax.tree.map(lambda slope, leaf: slope + reg_theta * leaf, by_theta, theta)
     value = value + penalty(theta, weights, reg, reg_theta)
     return value, (by_theta, by_weights + reg * weights), weights

@@ -199,17 +199,10 @@ def curve(weights: Weights, features: FeatureBlocks, derivatives: Derivatives) -
     return block_sum(one_block, features, derivatives)
 
 
-def block_model(weights: Weights, features: Float[Array, "n rows"], derivatives: Derivatives) -> Float[Array, ""]:
-    """Return the part of Q(w, θ) − Q(0, θ) (``eq:quadratic_function``) due to these rows, sample by sample."""
-    step = features.T @ weights
-    bent = derivatives.gradient + 0.5 * derivatives.curvature.apply(step)
-    return jnp.sum(derivatives.weight[:, None] * step * bent)
-
-
 def block_slopes(
     weights: Weights, features: Float[Array, "n rows"], derivatives: Derivatives
 ) -> tuple[Float[Array, ""], Weights, Float[Array, "n rows"]]:
-    """Return :func:`block_model` and its slopes by the weights and by the features."""
+    """Return the part of Q(w, θ) − Q(0, θ) (``eq:quadratic_function``) due to these rows, and its slopes by w and z."""
     step, weight = features.T @ weights, derivatives.weight[:, None]
     pull = weight * (derivatives.gradient + derivatives.curvature.apply(step))
     value = 0.5 * jnp.sum(step * (weight * derivatives.gradient + pull))
