@@ -3,10 +3,14 @@
 import pickle
 from functools import partial
 
+import equinox as eqx
+import jax
 import jax.monitoring
+import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from jax import lax
 from sklearn.exceptions import NotFittedError
 
 from processes import run_as_users_do
@@ -59,7 +63,7 @@ def both(x, y, **options):
         {"featurizer": partial(BSpline, n_knots=5)},
         {"featurizer": partial(SomeColumns, factory=SMALL, fraction=0.5), "bias": False},
         {"loss": Quantile(0.8)},
-        {"loss": CustomLoss(lambda p, t: jax.numpy.sum(jax.numpy.log(jax.numpy.cosh(p - t))))},
+        {"loss": CustomLoss(lambda p, t: jnp.sum(jnp.log(jnp.cosh(p - t))))},
         {"trust_region": TrustRegion(reg_lambda=1e-8, rho_accept=0.6, rho_small=0.9, rate=0.7)},
         {"sample_weight": np.abs(X[:, 0]), "validation": (X[:40], Y[:40])},
     ],
@@ -80,12 +84,79 @@ def test_both_engines_make_the_same_ensemble(options):
         (Poisson(), np.round(np.exp(MANY))),
         (MulticlassCrossEntropy(), np.digitize(Y, [-0.5, 0.5])),
         (MulticlassCrossEntropy(), np.digitize(Y, np.linspace(-1, 1, 60)) % 61),  # too many for factorisation
-        (CustomLoss(lambda p, t: jax.numpy.sum((p - t) ** 2) + jax.numpy.sum(p) ** 2), MANY),
+        (CustomLoss(lambda p, t: jnp.sum((p - t) ** 2) + jnp.sum(p) ** 2), MANY),
     ],
 )
 def test_both_engines_agree_on_several_outputs(loss, y):
     ours, theirs = both(X, y, loss=loss, training=Training(max_steps=8), n_learners=2)
     np.testing.assert_allclose(ours.ensemble.predict(X), theirs.ensemble.predict(X), atol=1e-5)
+
+
+def test_large_arrays_share_memory_safely():
+    """Enough rows for results to be kept in memory that is used again."""
+    x = np.random.default_rng(2).normal(size=(1300, 3))
+    y = np.sin(2 * x[:, 0]) + x[:, 1] * x[:, 2]
+
+    class Shaped(eqx.Module):
+        weight: jax.Array
+
+        def __init__(self, key, rows):
+            self.weight = jax.random.normal(key, (6, rows.shape[1]), rows.dtype)
+
+        def columns(self, x):
+            z = jnp.tanh(self.weight @ x)
+            return jnp.concatenate([jnp.array(z.reshape(2, 3, -1)).reshape(6, -1) * z, lax.stop_gradient(z[::2]) * x])
+
+        def __call__(self, x):
+            return self.columns(x[:, None])[:, 0]
+
+    for featurizer in (partial(MLP, width=8), Shaped, partial(ResNet, width=8, activation="relu")):
+        ours, theirs = both(x, y, featurizer=featurizer, training=Training(max_steps=15), n_learners=2)
+        np.testing.assert_allclose(ours.ensemble.predict(x), theirs.ensemble.predict(x), atol=1e-6)
+
+
+@pytest.mark.parametrize("engine", ["numpy", "xla"])
+def test_learners_that_overflow_are_rejected(engine):
+    model = VPBoostRegressor(
+        n_estimators=3, max_steps=5, engine=engine, encoding="plain", inherit=0, step_size=1e38, featurizer="fourier"
+    )
+    assert np.all(np.isfinite(model.fit(X, Y).predict(X)))
+
+
+@pytest.mark.parametrize("engine", ["numpy", "xla"])
+@pytest.mark.parametrize("tol", [None, 0.01])
+@pytest.mark.parametrize("method", ["vp", "gd"])
+def test_parameters_of_another_precision_or_none(engine, tol, method):
+    class Single(eqx.Module):
+        weight: jax.Array
+
+        def __init__(self, key, rows):
+            self.weight = jax.random.normal(key, (3, rows.shape[1]), jnp.float32)
+
+        def __call__(self, x):
+            return jnp.tanh(self.weight @ x.astype(jnp.float32)).astype(x.dtype)
+
+    class Fixed(eqx.Module):
+        def __call__(self, x):
+            return jnp.sin(x)
+
+    training = Training(max_steps=25, tol=tol, method=method)
+    for factory in (Single, lambda key, rows: Fixed()):
+        options = {"training": training, "dtype": "float64", "engine": engine, "n_learners": 2}
+        fit = boost(X, Y, loss=SquaredError(), featurizer=factory, **options)
+        assert fit.history[-1].loss < 0.5 * np.var(Y)
+
+
+@pytest.mark.parametrize("n_classes", [3, 60])
+def test_the_constant_of_a_singular_loss(n_classes):
+    """The softmax's Hessian is singular; c₀ is the log of the frequencies up to a shift."""
+    frequency = np.arange(1.0, n_classes + 1) / np.sum(np.arange(1, n_classes + 1))
+    y = np.tile(frequency, (70, 1))
+    loss = CustomLoss(lambda p, t: -jnp.sum(t * jax.nn.log_softmax(p)))
+    for engine in ("numpy", "xla"):
+        fit = boost(X[:70], y, loss=loss, featurizer=SMALL, n_learners=0, engine=engine)
+        found = np.asarray(fit.ensemble.constant, float)
+        np.testing.assert_allclose(np.exp(found) / np.exp(found).sum(), frequency, atol=1e-3)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from threading import Event, Thread
 
 import equinox as eqx
 import jax
@@ -107,6 +108,16 @@ OTHERS = [
     (lambda k: jax.vmap(lambda j: jax.random.uniform(jax.random.fold_in(k, j), (4,)))(jnp.arange(3)), (KEY,)),
     (lambda k: jax.random.key_data(jnp.stack([k, jax.random.fold_in(k, 3)])[1:]), (KEY,)),
     (lambda b: jax.random.bits(jax.random.wrap_key_data(b[0, :2], impl="threefry2x32"), (5,)), (BITS,)),
+    # what earlier versions got wrong
+    (lambda x: jnp.sum(jnp.where(x[0, 0] > -9, 1.0, x)) + jnp.where(x[0, 0] > 9, x, 0.0), (X,)),
+    (lambda x: x.astype(jnp.int8), (np.array([300.0, -300.0, np.nan, np.inf, 1.7], "f"),)),
+    (lambda x: x.astype(jnp.uint32), (np.array([-1.0, 5e9, 3.9], "f"),)),
+    (lambda x: x.astype(jnp.int32), (np.array([3e9, -3e9, 2147483520.0], "f"),)),
+    (lambda a: lax.transpose(a @ a.T, (0, 1)), (X,)),
+    (lambda a, b: a[:, :0] @ b[:0], (X, Y)),
+    (lambda a, b: lax.linalg.triangular_solve(a, b, left_side=True, lower=True), (DEFINITE * np.eye(6, k=-1), RIGHT)),
+    (lambda a: jnp.linalg.eigvalsh(a), (DEFINITE * np.array([1, np.nan], "f")[:, None, None],)),
+    (lambda x: jax.random.uniform(KEY, (3,)) + x[0, 0], (X,)),  # a key of the program itself
     # loops, branches and programs that call others
     (lambda x: lax.scan(lambda c, r: (jnp.tanh(c + r), c * r), x[0], x), (X,)),
     (lambda x: lax.scan(lambda c, r: (0.5 * c + r, c), x[0], x, reverse=True), (X,)),
@@ -176,16 +187,21 @@ def test_memory_is_never_written_over_too_early(seed):
     """Random programs in a loop, arrays large enough for shared memory, with views, fixed inputs, carried values."""
     rng = np.random.default_rng(seed)
     arrays = rng.uniform(-1, 1, size=(4, 40, 40))
-    unary = [jnp.tanh, lambda a: a.T, lambda a: a[::-1], lambda a: 0.5 * a, lambda a: a.reshape(20, 80).reshape(40, 40)]
+    unary = [
+        jnp.tanh, jnp.copy, lax.stop_gradient, lambda a: jnp.copy(a.reshape(20, 80)).reshape(40, 40),
+        lambda a: lax.bitcast_convert_type(lax.bitcast_convert_type(a, jnp.int64), jnp.float64),
+        lambda a: jnp.where(a[0, 0] > 0, a, 0.5), lambda a: a.T, lambda a: a[::-1], lambda a: 0.5 * a,
+        lambda a: a.reshape(20, 80).reshape(40, 40),
+    ]  # fmt: skip
     binary = [jnp.add, jnp.subtract, jnp.multiply, jnp.maximum, lambda a, b: (a @ b).T / 40, lambda a, b: a @ b / 40]
-    plan = [(rng.integers(11), *rng.integers(1 << 30, size=2)) for _ in range(rng.integers(3, 25))]
+    plan = [(rng.integers(16), *rng.integers(1 << 30, size=2)) for _ in range(rng.integers(3, 25))]
     results = rng.integers(1 << 30, size=3)
 
     def step(carry, extra, fixed):
         known = [*carry, fixed, extra]
         for kind, a, b in plan:
             left, right = known[a % len(known)], known[b % len(known)]
-            known.append(unary[kind](left) if kind < 5 else binary[kind - 5](left, right))
+            known.append(unary[kind](left) if kind < 10 else binary[kind - 10](left, right))
         first, second, seen = (known[-1 - r % len(known)] for r in results)
         return (jnp.tanh(first), second / (1 + jnp.max(jnp.abs(second)))), seen
 
@@ -244,7 +260,7 @@ def blas_threads():
 
 
 def test_programs_may_run_side_by_side():
-    """Each run has its own memory; linear algebra has one thread until all are done."""
+    """Each run has its own memory; linear algebra has one thread until the last of them is done."""
     before = blas_threads()
     walk = program(lambda x: lax.scan(lambda c, _: (jnp.tanh(c @ c.T @ c / 90 + 0.1), jnp.sum(c)), x, None, length=40))
     starts = RNG.normal(size=(6, 60, 60)).astype("float32")
@@ -255,13 +271,78 @@ def test_programs_may_run_side_by_side():
 
     alone = [run(x) for x in starts]
     assert blas_threads() == before
-    with using("numpy"), ThreadPoolExecutor(3) as pool:
+    with ThreadPoolExecutor(3) as pool:
         together = list(pool.map(run, starts))
     assert blas_threads() == before
     for (one, n), (other, m) in zip(alone, together, strict=True):
         assert n == m == [1] * len(before)
         for left, right in zip(one, other, strict=True):
             np.testing.assert_array_equal(left, right)
+
+
+def test_threads_may_leave_in_any_order():
+    before, first_in, first_out = blas_threads(), Event(), Event()
+
+    def first():
+        with using("numpy"):
+            first_in.set()
+            second_in.wait()
+        first_out.set()
+
+    second_in, thread = Event(), Thread(target=first)
+    thread.start()
+    first_in.wait()
+    with using("numpy"):
+        second_in.set()
+        first_out.wait()
+        assert blas_threads() == [1] * len(before)
+    thread.join()
+    assert blas_threads() == before
+    with pytest.raises(KeyboardInterrupt), using("numpy"):
+        raise KeyboardInterrupt
+    assert blas_threads() == before
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: jnp.sort(x) + 1,
+        lambda x: x // 2 + x.astype(jnp.int32) % 3,
+        lambda x: (x > 0).astype(jnp.bool_) @ (x > 1) + x,
+        lambda x: jnp.max(x[:0], initial=3.0) + x,
+        lambda x: (
+            lax.scan(lambda k, _: (jax.random.fold_in(k, 1), k), jax.random.key(0), None, length=3)[0] is None or x
+        ),
+        lambda x: jax.random.uniform(jax.random.key(0, impl="rbg")) + x,
+        lambda x: jnp.asarray(2.0)[()] * jnp.take(jnp.sum(x), jnp.array([0, 0])),
+    ],
+)
+def test_odd_operations_are_done_by_either(function):
+    """What NumPy would do in another way is compiled."""
+    with using("numpy"):
+        found = program(function)(X[0])
+    np.testing.assert_allclose(found, function(jnp.asarray(X[0])), rtol=1e-6)
+
+
+def test_effects_and_errors_are_not_lost():
+    seen = []
+
+    def noisy(x):
+        jax.debug.callback(lambda value: seen.append(float(value)), x[0])
+        return 2 * x
+
+    with using("numpy"):
+        np.testing.assert_allclose(program(noisy)(X[0]), 2 * X[0])
+    jax.effects_barrier()
+    assert seen == [float(X[0, 0])]
+
+
+def test_results_do_not_share_memory_with_the_program():
+    constant = program(lambda x: (jnp.arange(4.0), x + 1))
+    with using("numpy"):
+        with pytest.raises(ValueError, match="read-only"):
+            constant(X)[0][:] = 7
+        np.testing.assert_array_equal(constant(X)[0], np.arange(4))
 
 
 def test_modules_with_functions_of_their_own_are_told_apart():

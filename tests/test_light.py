@@ -72,6 +72,8 @@ def test_few_rows_are_predicted_like_many(estimator):
         X, y if estimator is VPBoostRegressor else y > 0
     )
     predict = model.predict if estimator is VPBoostRegressor else model.predict_proba
+    assert model._light.most_rows == 1000
+    model._light.most_rows = 32
     many = predict(X)
     few = np.concatenate([predict(X[i : i + 7]) for i in range(0, 300, 7)])
     np.testing.assert_allclose(few, many, rtol=1e-4, atol=1e-5)

@@ -125,8 +125,8 @@ def boost(
         Precision of the whole computation.
     engine : {"xla", "numpy"}, default="xla"
         Who does the sums. XLA compiles programs for the shapes of the data, which takes seconds once a process, and
-        is faster from then on. NumPy begins at once, which pays for a single short fit; it takes about half as long
-        again per step, and leaves to XLA what it does not know (convolutions, conjugate gradients).
+        is faster from then on. NumPy begins at once, which pays for a single short fit; its steps take up to twice as
+        long, of tiny networks longer, and it leaves to XLA what it does not know (sorting, say).
     callback : callable, optional
         Called with the :class:`Stage` after each stage; returning True ends boosting.
     resume : Boosted, optional

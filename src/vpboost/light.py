@@ -10,6 +10,9 @@ from .files.describe import describe_featurizer, is_custom, named_arrays
 
 #: Rows that are evaluated side by side: few enough for a processor's cache.
 ROWS_AT_ONCE = 64
+#: Where this serves: up to so many rows, or, of networks, more, as far as rows times parameters go. Beyond, a compiled
+#: program is worth its time.
+FEW_ROWS, MORE_ROWS, MOST_WORK = 32, 1000, 30_000_000
 
 
 class LightEnsemble:
@@ -19,6 +22,9 @@ class LightEnsemble:
         self.constant, self.weights = np.asarray(ensemble.constant, float), np.asarray(ensemble.weights, float)
         self.description = describe_featurizer(ensemble.featurizers)
         self.theta = {name: as_plain(leaf) for name, leaf in named_arrays(ensemble.featurizers).items()}
+        self.most_rows = FEW_ROWS
+        if "MLP" in str(self.description) or "ResNet" in str(self.description):
+            self.most_rows = int(np.clip(MOST_WORK // max(ensemble.n_parameters, 1), FEW_ROWS, MORE_ROWS))
 
     @classmethod
     def of(cls, ensemble: Ensemble) -> "LightEnsemble | None":

@@ -144,6 +144,6 @@ def value_and_slopes(
             return value, pull_back(by_z)[0], by_w
 
         value, by_theta, by_weights = block_sum(sums_of_block, x, derivatives)
-    by_theta = jax.tree.map(lambda slope, leaf: slope + reg_theta * leaf, by_theta, theta)
+    by_theta = jax.tree.map(lambda slope, leaf: (slope + reg_theta * leaf).astype(leaf.dtype), by_theta, theta)
     value = value + penalty(theta, weights, reg, reg_theta)
     return value, (by_theta, by_weights + reg * weights), weights

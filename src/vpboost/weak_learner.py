@@ -241,7 +241,9 @@ def descend(
         weights = summarise(featurizer, first, batch, training.solver).solve(batch, reg, weights).weights
     optimizer, solver = training.optax(), training.solver if project else None
     unflatten: Callable = lambda theta: theta  # noqa: E731
-    if isinstance(training.optimizer, str):  # knows nothing of layers: all parameters as one vector make short work
+    if isinstance(training.optimizer, str) and jax.tree.leaves(
+        theta
+    ):  # knows nothing of layers: all parameters as one vector make short work
         theta, unflatten = ravel_pytree(theta)
     n_moving = 1 if project else 2
 
@@ -267,7 +269,7 @@ def descend(
     return eqx.combine(unflatten(theta), structure), weights, trace
 
 
-def until_stalled(step: Callable, carry: Any, series: Any, tol: Array | float) -> tuple[Any, Array]:
+def until_stalled(step: Callable, carry: tuple, series: Any, tol: Array | float) -> tuple[Any, Array]:
     """Take steps as ``jax.lax.scan`` does until the objective stalls; NaN stands for the steps not taken.
 
     In the first half of the steps, where a one-cycle schedule begins with small steps, nothing counts as a stall.
@@ -289,7 +291,7 @@ def until_stalled(step: Callable, carry: Any, series: Any, tol: Array | float) -
         carry, value = step(carry, jax.tree.map(lambda leaf: jax.lax.dynamic_index_in_dim(leaf, k, 0, False), series))
         return k + 1, carry, jax.lax.dynamic_update_index_in_dim(trace, value, k, 0)
 
-    empty = jnp.full(max_steps, jnp.nan, jax.tree.leaves(carry)[0].dtype)
+    empty = jnp.full(max_steps, jnp.nan, carry[1].dtype)
     _, carry, trace = jax.lax.while_loop(going_on, advance, (jnp.zeros((), int), carry, empty))
     return carry, trace
 

@@ -22,16 +22,13 @@ from .attempt import Attempt, Part, hold_out, race, sample_part, take_part
 from .portfolio import LEAST_ROWS, RACE_ROWS, Profile, profiles
 from .settings import Settings
 
-#: Up to so many rows are predicted by NumPy alone: more would be worth a compiled program.
-FEW_ROWS = 1000
-
 
 class BaseVPBoost(Settings):
     """What regressor and classifier share."""
 
     boosted_: Boosted
     _light: LightEnsemble | None  #: the ensemble in NumPy; None if it cannot be
-    _importance_rows: np.ndarray  #: training rows as the learners see them
+    _importance_rows: Any  #: some training rows as the learners see them, until importances are computed
     _importances: np.ndarray | None  #: None until they are asked for
     profile_: Profile
     seed_: int
@@ -190,7 +187,7 @@ class BaseVPBoost(Settings):
             score = scores[best]
             kept = int(self.history_["accepted"][: best + 1].sum())
         self._keep(kept, score)
-        self._importance_rows, self._importances = evenly_spaced(attempt.train[0], 512), None
+        self._importance_rows, self._importances = np.array(evenly_spaced(attempt.train[0], 512)), None
         return self
 
     def _keep(self, n_learners: int, score: float) -> None:
@@ -224,7 +221,8 @@ class BaseVPBoost(Settings):
             if x.ndim == 2:
                 share = np.bincount(self.input_encoder_.sources_, weights=share, minlength=self.n_features_in_)
             self._importances = share / share.sum() if share.sum() > 0 else share
-        return self._importances
+            self._importance_rows = None
+        return self._importances.copy()
 
     # --- checks -----------------------------------------------------------------------------------------------------
 
@@ -313,7 +311,7 @@ class BaseVPBoost(Settings):
             parts = [self.ensemble_.predict(transform(part)) for part in chunks(inputs, MANY_ROWS)]
             return np.concatenate(parts).astype(float)
         encoded = self.input_encoder_.transform(inputs)
-        if len(encoded) <= FEW_ROWS and self._light is not None:
+        if self._light is not None and len(encoded) <= self._light.most_rows:
             return self._light.predict(encoded)
         return self.ensemble_.predict(encoded).astype(float)
 

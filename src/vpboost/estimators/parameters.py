@@ -66,9 +66,9 @@ PARAMETERS = """Parameters
         Precision of the computation.
     engine : {{"auto", "xla", "numpy"}}, default="auto"
         Who does the sums. XLA compiles programs for the shapes of the data first, which takes seconds once a process,
-        and is then up to twice as fast as NumPy, which begins at once. "auto" is "numpy" for tables where
-        rows × ``max_steps`` is at most 60,000 (2,000 rows with the default), else "xla": choose that for many fits of
-        small tables.
+        and is then up to twice as fast as NumPy, which begins at once. "auto" is "numpy" for tables where training
+        rows × ``max_steps`` is at most 60,000 (fewer than 2,000 rows with the default), else "xla": choose that for
+        many fits of small tables.
     verbose : int, default=0
         1 shows progress on standard error.
 

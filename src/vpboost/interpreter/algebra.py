@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import numpy as np
-from scipy.linalg import lapack
+from scipy.linalg import blas, lapack
 
 from . import threefry
 from .elementwise import UnknownOperationError, identity
@@ -15,8 +16,10 @@ def reduction(ufunc: np.ufunc) -> Callable:
     """Return the builder of a reduction by this ufunc."""
 
     def build(eqn: Any) -> Callable:
-        axes, dtype = tuple(eqn.params["axes"]), eqn.outvars[0].aval.dtype
-        return lambda x: ufunc.reduce(x, axes, dtype)
+        axes, (before,), (after,) = tuple(eqn.params["axes"]), eqn.invars, eqn.outvars
+        if not before.aval.size or (ufunc in (np.logical_and, np.logical_or) and before.aval.dtype != bool):
+            raise UnknownOperationError(f"{eqn.primitive.name} of nothing or of bits")
+        return lambda x: ufunc.reduce(x, axes, after.aval.dtype)
 
     return build
 
@@ -53,11 +56,12 @@ def product(eqn: Any, turned: bool = False) -> Callable:
     """Multiply matrices, or stacks of them, along any axes; ``turned`` returns the transpose, of matrices only."""
     (left_sum, right_sum), (left_batch, right_batch) = eqn.params["dimension_numbers"]
     left, right = eqn.invars[0].aval, eqn.invars[1].aval
-    if not {left.dtype, right.dtype} <= {np.dtype(bool), eqn.outvars[0].aval.dtype}:
+    dtype = eqn.outvars[0].aval.dtype
+    if dtype not in (left.dtype, right.dtype) or not {left.dtype, right.dtype} <= {np.dtype(bool), dtype}:
         raise UnknownOperationError(f"dot_general of {left.dtype} and {right.dtype}")
     if is_plain_product(eqn):
         by_left, by_right = left_sum[0] == 0, right_sum[0] == 1
-        multiply = np.matmul if left.shape[left_sum[0]] > 1 else np.multiply
+        multiply = np.multiply if left.shape[left_sum[0]] == 1 else np.matmul
         if turned:
             return lambda a, b, out=None: multiply(b if by_right else b.T, a if by_left else a.T, out)
         return lambda a, b, out=None: multiply(a.T if by_left else a, b.T if by_right else b, out)
@@ -88,6 +92,8 @@ def by_matrix(function: Callable, *stacks: np.ndarray) -> np.ndarray:
 
 def cholesky(eqn: Any) -> Callable:
     """Factor positive definite matrices; NaN where one is not."""
+    if not eqn.outvars[0].aval.size:
+        raise UnknownOperationError("cholesky of nothing")
     (factor,) = lapack.get_lapack_funcs(("potrf",), dtype=eqn.invars[0].aval.dtype)
 
     def one(matrix: np.ndarray) -> np.ndarray:
@@ -100,14 +106,13 @@ def cholesky(eqn: Any) -> Callable:
 def triangular_solve(eqn: Any) -> Callable:
     """Solve with triangular matrices from the left."""
     p = eqn.params
-    if not p["left_side"] or p["unit_diagonal"]:
-        raise UnknownOperationError("triangular_solve from the right or with a unit diagonal")
-    (solve,) = lapack.get_lapack_funcs(("trtrs",), dtype=eqn.invars[0].aval.dtype)
+    if not p["left_side"] or p["unit_diagonal"] or not eqn.outvars[0].aval.size:
+        raise UnknownOperationError("triangular_solve from the right, with a unit diagonal or of nothing")
+    (solve,) = blas.get_blas_funcs(("trsm",), dtype=eqn.invars[0].aval.dtype)
     lower, turned = int(p["lower"]), int(p["transpose_a"])
 
     def one(matrix: np.ndarray, right: np.ndarray) -> np.ndarray:
-        solution, failed = solve(matrix, right, lower=lower, trans=turned)
-        return np.full_like(right, np.nan) if failed else solution
+        return solve(1.0, matrix, right, lower=lower, trans_a=turned)
 
     return lambda a, b: by_matrix(one, a, b)
 
@@ -116,12 +121,17 @@ def eigenvalues(eqn: Any) -> Callable:
     """Return eigenvectors and eigenvalues of symmetric matrices; NaN where they cannot be found."""
     triangle: Any = "L" if eqn.params["lower"] else "U"
 
-    def decompose(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def one(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         try:
-            values, vectors = np.linalg.eigh(x, triangle)
+            values, vectors = np.linalg.eigh(matrix, triangle)
         except np.linalg.LinAlgError:
-            return np.full_like(x, np.nan), np.full_like(x[..., 0], np.nan)
+            return np.full_like(matrix, np.nan), np.full_like(matrix[0], np.nan)
         return vectors, values
+
+    def decompose(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        pairs = [one(matrix) for matrix in x.reshape(-1, *x.shape[-2:])]
+        vectors, values = (np.stack(parts) for parts in zip(*pairs, strict=True))
+        return vectors.reshape(x.shape), values.reshape(x.shape[:-1])
 
     return decompose
 
@@ -131,7 +141,7 @@ def random(build: Callable) -> Callable:
 
     def checked(eqn: Any) -> Callable:
         kinds = {str(variable.aval.dtype) for variable in (*eqn.invars, *eqn.outvars) if is_key(variable.aval)}
-        if kinds != {"key<fry>"}:
+        if kinds != {"key<fry>"} or not jax.config.jax_threefry_partitionable:  # type: ignore[attr-defined]
             raise UnknownOperationError(f"random keys of another kind: {', '.join(kinds)}")
         return build(eqn.params)
 

@@ -31,7 +31,7 @@ PLAIN: dict[str, Callable] = {
     **{"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal},
     **{"gt": np.greater, "ge": np.greater_equal, "is_finite": np.isfinite},
     **{"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "not": np.invert},
-    **{"shift_left": np.left_shift, "stop_gradient": identity, "copy": identity, "rem": np.fmod},
+    **{"shift_left": np.left_shift, "stop_gradient": identity, "copy": identity},
     "rsqrt": lambda x: 1 / np.sqrt(x),
     "clamp": lambda low, x, high: np.minimum(np.maximum(x, low), high),
 }
@@ -42,6 +42,13 @@ def divide(eqn: Any) -> Callable:
     if eqn.invars[0].aval.dtype.kind != "f":
         raise UnknownOperationError("div of whole numbers")
     return np.divide
+
+
+def remainder(eqn: Any) -> Callable:
+    """Return the remainder of a division; whole numbers divided by 0 have one in JAX."""
+    if eqn.invars[0].aval.dtype.kind != "f":
+        raise UnknownOperationError("rem of whole numbers")
+    return np.fmod
 
 
 def power(eqn: Any) -> Callable:
@@ -84,8 +91,13 @@ def select(eqn: Any) -> Callable:
 
 
 def convert(eqn: Any) -> Callable:
-    """Change the type of the numbers."""
-    dtype = eqn.params["new_dtype"]
+    """Change the type of the numbers; JAX makes the nearest whole number of those too large, and 0 of NaN."""
+    before, dtype = eqn.invars[0].aval.dtype, np.dtype(eqn.params["new_dtype"])
+    if before.kind == "f" and dtype.kind in "iu":
+        if dtype.itemsize > 4:
+            raise UnknownOperationError("conversion to 64-bit whole numbers")
+        low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+        return lambda x: np.nan_to_num(np.clip(x.astype(float), low, high)).astype(dtype)
     return lambda x: x.astype(dtype)
 
 
@@ -99,6 +111,13 @@ def reinterpret(eqn: Any) -> Callable:
 
 ELEMENTWISE: dict[str, Callable] = {
     **{name: (lambda eqn, function=function: function) for name, function in PLAIN.items()},
-    **{"div": divide, "pow": power, "integer_pow": integer_power, "round": round_number, "select_n": select},
+    **{
+        "div": divide,
+        "rem": remainder,
+        "pow": power,
+        "integer_pow": integer_power,
+        "round": round_number,
+        "select_n": select,
+    },
     **{"shift_right_logical": shift_right, "convert_element_type": convert, "bitcast_convert_type": reinterpret},
 }

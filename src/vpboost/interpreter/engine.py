@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import cache, wraps
+from threading import Event, Lock, Thread
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -13,7 +14,7 @@ from threadpoolctl import ThreadpoolController
 
 from .elementwise import UnknownOperationError
 from .numpy_program import Program
-from .shapes import is_key
+from .shapes import as_plain, is_key
 
 ENGINES = "xla", "numpy"
 #: Programs kept for NumPy, at the most.
@@ -32,7 +33,7 @@ def using(engine: str) -> Iterator[None]:
     token = _engine.set(engine)
     try:
         if engine == "numpy":
-            with linear_algebra().limit(limits=1, user_api="blas"), np.errstate(all="ignore"):
+            with single_threaded, np.errstate(all="ignore"):
                 yield
         else:
             yield
@@ -52,7 +53,10 @@ def program(function: Callable, compiled: Callable | None = None) -> Callable:
         if _engine.get() == "numpy":
             interpreted = _interpreted(function, args)
             if interpreted is not None:
-                return interpreted(args)
+                try:
+                    return interpreted(args)
+                except Exception as error:
+                    raise RuntimeError(f"NumPy cannot carry out {function.__name__}; use engine='xla'") from error
         return by_xla(*args)
 
     run.compiled = by_xla  # type: ignore[attr-defined]
@@ -73,6 +77,7 @@ class Interpreted(NamedTuple):
         return eqx.combine(jax.tree.unflatten(self.structure, arrays), self.static)
 
 
+NOT_YET: Any = object()
 _programs: dict[Any, Interpreted | None] = {}
 
 
@@ -80,12 +85,13 @@ def _interpreted(function: Callable, args: tuple) -> Interpreted | None:
     """Return the program of a function for arguments like these; None if NumPy cannot carry it out."""
     leaves, structure = jax.tree.flatten(args)
     kinds = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) if is_array(leaf) else leaf for leaf in leaves]
+    key = function, structure, tuple(kinds), jax.config.jax_enable_x64  # type: ignore[attr-defined]
     try:
-        key = function, structure, tuple(kinds)
-        if key in _programs:
-            return _programs[key]
+        found = _programs.get(key, NOT_YET)
     except TypeError:  # something in the arguments cannot be compared
         return None
+    if found is not NOT_YET:
+        return found
     closed, shapes, static = eqx.filter_make_jaxpr(function)(*jax.tree.unflatten(structure, kinds))
     outputs, out_structure = jax.tree.flatten(shapes)
     found = None
@@ -102,14 +108,46 @@ def is_array(leaf: Any) -> bool:
     return isinstance(leaf, jax.Array | np.ndarray | np.generic)
 
 
-def as_plain(array: Any) -> Any:
-    """Return an array for NumPy, random keys as their words."""
-    return np.asarray(jax.random.key_data(array) if is_key(array) else array)
-
-
 def as_result(value: Any, kind: Any) -> Any:
     """Return what NumPy made as an array of the kind that JAX would have made."""
     return jax.random.wrap_key_data(jax.device_put(value), impl="threefry2x32") if is_key(kind) else np.asarray(value)
+
+
+class SingleThreaded:
+    """A context in which linear algebra has one thread in the whole process, until the last of those inside leaves.
+
+    Only the thread that set such a limit can lift it, and threads leave in any order: so one of its own holds it.
+    """
+
+    def __init__(self) -> None:
+        self.lock, self.n_inside, self.last_left = Lock(), 0, Event()
+        self.holder = Thread()
+
+    def __enter__(self) -> None:
+        with self.lock:
+            self.n_inside += 1
+            if self.n_inside == 1:
+                begun, self.last_left = Event(), Event()
+                self.holder = Thread(target=self.hold, args=(begun, self.last_left), daemon=True)
+                self.holder.start()
+                begun.wait()
+
+    def __exit__(self, *_: object) -> None:
+        with self.lock:
+            self.n_inside -= 1
+            if self.n_inside == 0:
+                self.last_left.set()
+                self.holder.join()
+
+    @staticmethod
+    def hold(begun: Event, last_left: Event) -> None:
+        """Limit the threads from one event to the other."""
+        with linear_algebra().limit(limits=1, user_api="blas"):
+            begun.set()
+            last_left.wait()
+
+
+single_threaded = SingleThreaded()
 
 
 @cache

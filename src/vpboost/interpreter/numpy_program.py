@@ -12,7 +12,7 @@ import numpy as np
 
 from .algebra import ALGEBRA, is_plain_product, product
 from .elementwise import ELEMENTWISE, PLAIN, UnknownOperationError
-from .shapes import SHAPES, VIEWS, inserted, is_key
+from .shapes import SHAPES, VIEWS, as_plain, inserted, is_key
 
 PRIMITIVES = {**ELEMENTWISE, **SHAPES, **ALGEBRA}
 #: Primitives that only call another program, and where that is among their parameters.
@@ -51,6 +51,8 @@ class Program:
         self.values: list[Any] = []
         self.operations: list[Operation] = []
         self.inputs = [self._place() for _ in closed.jaxpr.invars]
+        if any(is_key(v.aval) and str(v.aval.dtype) != "key<fry>" for v in closed.jaxpr.invars):
+            raise UnknownOperationError("random keys of another kind")
         self.n_fixed = n_fixed
         self.outputs = self._read_in(closed, self.inputs)
         self._join_reshapes()
@@ -62,6 +64,9 @@ class Program:
         known = {place for place, value in enumerate(self.values) if value is not None}
         for operation in self._following(known):
             self._call(operation)(self.values)
+        for place in known:
+            if isinstance(self.values[place], np.ndarray):
+                self.values[place].flags.writeable = False  # all runs see it
         fixed = known | set(self.inputs[:n_fixed])
         self.first_calls = [self._call(operation) for operation in self._following(fixed)]
         memory = self._memory()
@@ -97,7 +102,9 @@ class Program:
     def _read_in(self, closed: Any, inputs: list[int]) -> list[int]:
         """Add the operations of a program, those of the programs that it calls included; return its outputs."""
         jaxpr = getattr(closed, "jaxpr", closed)
-        constants = [self._place(np.asarray(constant)) for constant in getattr(closed, "consts", ())]
+        if jaxpr.effects:
+            raise UnknownOperationError("effects")
+        constants = [self._place(as_plain(constant)) for constant in getattr(closed, "consts", ())]
         places = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*constants, *inputs), strict=True))
 
         def find(variable: Any) -> int:
@@ -169,8 +176,8 @@ class Program:
         turned: dict[int, Operation | None] = {}
         for operation in self.operations:
             after = uses[operation.outs[0]]
-            alone = len(after) == 1 and after[0].name == "transpose" and operation.outs[0] not in self.outputs
-            if alone and operation.name == "dot_general" and is_plain_product(operation.eqn):
+            alone = len(after) == 1 and operation.outs[0] not in self.outputs
+            if operation.name == "dot_general" and is_plain_product(operation.eqn) and alone and turns(after[0]):
                 turned[id(operation)] = operation._replace(name="turned product", outs=after[0].outs)
                 turned[id(after[0])] = None
         replaced = (turned.get(id(operation), operation) for operation in self.operations)
@@ -273,10 +280,17 @@ class Program:
 
         def has_its_shape_without(use: Operation) -> bool:
             shape = use.eqn.outvars[0].aval.shape
+            if use.name == "select_n" and not use.eqn.invars[0].aval.shape:
+                return False  # returns its input as it is
             others = [v.aval.shape for p, v in zip(use.ins, use.eqn.invars, strict=True) if p not in self.repeated]
             return use.name in ELEMENTWISE and shape in others
 
         return all(has_its_shape_without(use) for use in self.uses[place])
+
+
+def turns(operation: Operation) -> bool:
+    """Say whether an operation transposes a matrix."""
+    return operation.name == "transpose" and operation.eqn.params["permutation"] == (1, 0)
 
 
 def is_reshape(eqn: Any) -> bool:
@@ -297,6 +311,8 @@ def scan(eqn: Any) -> Callable:
     program = Program(p["jaxpr"], n_fixed)
     order = range(p["length"])[::-1] if p["reverse"] else range(p["length"])
     stacked = [variable.aval for variable in eqn.outvars[n_carry:]]
+    if any(map(is_key, stacked)):
+        raise UnknownOperationError("scan that makes random keys")
 
     def run(*inputs: Any) -> list:
         values = program.prepare(inputs[:n_fixed])

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import numpy as np
 from jax.lax import GatherScatterMode
 
@@ -12,6 +13,15 @@ from .elementwise import UnknownOperationError
 def is_key(array: Any) -> bool:
     """Say whether an array, or its description, is of random keys."""
     return not isinstance(array.dtype, np.dtype)
+
+
+def as_plain(array: Any) -> np.ndarray:
+    """Return an array for NumPy, random keys of JAX's default kind as their words."""
+    if not is_key(array):
+        return np.asarray(array)
+    if str(array.dtype) != "key<fry>":
+        raise UnknownOperationError(f"random keys of type {array.dtype}")
+    return np.asarray(jax.random.key_data(array))
 
 
 def key_axis(eqn: Any) -> tuple[int, ...]:
@@ -141,8 +151,8 @@ def reverse(eqn: Any) -> Callable:
 def gather(eqn: Any) -> Callable:
     """Index with one array per axis of the operand, which holds the place of every number of the result."""
     numbers, sizes, operand = eqn.params["dimension_numbers"], eqn.params["slice_sizes"], eqn.invars[0].aval
-    if is_key(operand):
-        raise UnknownOperationError("gather of random keys")
+    if is_key(operand) or not operand.shape:
+        raise UnknownOperationError("gather of random keys or from a single number")
     n_axes, shape = eqn.outvars[0].aval.ndim, operand.shape
     batch = [axis for axis in range(n_axes) if axis not in numbers.offset_dims]
     kept = [
@@ -202,4 +212,4 @@ SHAPES: dict[str, Callable] = {
 }
 #: Those whose result may be another look at their first input.
 VIEWS = {"reshape", "squeeze", "expand_dims", "broadcast_in_dim", "transpose", "slice", "dynamic_slice", "split", "rev"}
-VIEWS |= {"random_wrap", "random_unwrap"}
+VIEWS |= {"random_wrap", "random_unwrap", "copy", "stop_gradient", "bitcast_convert_type"}

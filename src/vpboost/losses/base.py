@@ -80,14 +80,16 @@ def newton_step(
         gradient = loss.gradient(predictions(constant, w), t)
         curvature = loss.curvature(predictions(constant, w), t)
         if isinstance(curvature, ScaledIdentity | Diagonal):
-            hessian = jnp.diag(w @ curvature.diagonal())
-        else:
-            hessian = jnp.einsum("i,ijk->jk", w, curvature.matrix())
-        return w @ gradient, hessian
+            return w @ gradient, w @ curvature.diagonal()
+        return w @ gradient, jnp.einsum("i,ijk->jk", w, curvature.matrix())
 
     gradient, hessian = block_sum(sums, target, weight)
-    ridge = 1e-6 * jnp.trace(hessian) / n_outputs + jnp.finfo(dtype).tiny
-    direction = -jax.scipy.linalg.solve(hessian + ridge * jnp.eye(n_outputs, dtype=dtype), gradient, assume_a="pos")
+    if hessian.ndim == 1:
+        direction = -gradient / (hessian + 1e-6 * jnp.mean(hessian) + jnp.finfo(dtype).tiny)
+    else:  # may be singular, as of softmax
+        values, vectors = jnp.linalg.eigh(hessian)
+        values = jnp.maximum(values, 1e-6 * jnp.mean(values) + jnp.finfo(dtype).tiny)
+        direction = -vectors @ ((vectors.T @ gradient) / values)
     before = mean_value(constant)
 
     def too_long(state: tuple[Array, Array]) -> Array:
