@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.optimize import minimize
+from scipy.optimize import brentq, minimize
 
 from oracles import central_difference
 from vpboost import (
@@ -152,6 +152,25 @@ def test_best_constants_in_closed_form(x64):
     np.testing.assert_allclose(constant(BinaryCrossEntropy(), [0, 0, 0, 1]), [np.log(1 / 3)])
     np.testing.assert_allclose(constant(MulticlassCrossEntropy(), [0, 1, 1, 2]), np.log([0.25, 0.5, 0.25]))
     np.testing.assert_allclose(constant(Poisson(), [0, 1, 2, 5]), [np.log(2.0)])
+
+
+@pytest.mark.parametrize("loss", [Quantile(0.9), Quantile(0.05, smoothing=1e-3), PseudoHuber(), PseudoHuber(1e-2)])
+@pytest.mark.parametrize(("centre", "spread"), [(0.0, 1.0), (1000.0, 50.0), (-1e4, 1.0), (3.0, 1e-3)])
+@pytest.mark.parametrize("kind", ["many values", "few values"])
+def test_best_constants_of_targets_far_from_zero(loss, centre, spread, kind, x64):
+    rng = np.random.default_rng(0)
+    raw = rng.normal(size=(200, 2)) if kind == "many values" else rng.integers(0, 3, size=(200, 2))
+    target, weight = centre + spread * raw, rng.uniform(0.1, 3, size=200)
+    layout = Layout.for_rows(200, block_rows=64)
+    found = loss.best_constant(jnp.asarray(layout.split(target)), jnp.asarray(layout.split_weights(weight)))
+
+    def slope(c, k):
+        return np.average(loss.gradient(jnp.full((200, 1), c), jnp.asarray(target[:, [k]]))[:, 0], weights=weight)
+
+    for k in range(2):
+        low, high = target[:, k].min() - 5 * spread - 10, target[:, k].max() + 5 * spread + 10
+        assert abs(slope(found[k], k)) < 1e-6
+        np.testing.assert_allclose(found[k], brentq(slope, low, high, args=(k,), xtol=1e-12), rtol=1e-7, atol=1e-7)
 
 
 def test_best_constant_stays_finite_when_a_class_never_occurs(x64):

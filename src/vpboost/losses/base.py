@@ -110,6 +110,13 @@ def weighted_mean(target: Array, weight: Float[Array, "blocks rows"]) -> np.ndar
     return np.einsum("bi,bik->k", np.asarray(weight), np.asarray(target), dtype=float)
 
 
+def weighted_quantile(target: Array, weight: Float[Array, "blocks rows"], level: float) -> Array:
+    """Return a quantile of targets in blocks: where Newton's method starts for losses that are flat elsewhere."""
+    rows, weights = np.asarray(target).reshape(-1, target.shape[-1]), np.asarray(weight).reshape(-1)
+    quantile = [np.quantile(column, level, weights=weights, method="inverted_cdf") for column in rows.T]
+    return jax.device_put(np.array(quantile, weight.dtype))
+
+
 def away_from_zero(frequency: np.ndarray) -> np.ndarray:
     """Keep a frequency off zero, so that its logarithm is finite when a class never occurs."""
     return np.maximum(frequency, 1e-7)

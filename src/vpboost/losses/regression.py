@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..curvature import Curvature, Diagonal, ScaledIdentity
-from .base import Loss, Rows, Values, away_from_zero, real_targets, weighted_mean
+from .base import Loss, Rows, Values, away_from_zero, newton_constant, real_targets, weighted_mean, weighted_quantile
 
 
 class SquaredError(Loss):
@@ -60,6 +60,9 @@ class PseudoHuber(Loss):
     def curvature(self, prediction: Rows, target: Array) -> Curvature:
         return Diagonal((1 + ((prediction - target) / self.delta) ** 2) ** -1.5)
 
+    def best_constant(self, target: Array, weight: Float[Array, "blocks rows"]) -> Float[Array, " k"]:
+        return newton_constant(self, target, weight, weighted_quantile(target, weight, 0.5))
+
 
 class Quantile(Loss):
     """ℓ = Σ_k s·softplus(r_k/s) + (τ − 1) r_k, r = y − ŷ: the pinball loss of level τ, smoothed over a width s.
@@ -93,6 +96,9 @@ class Quantile(Loss):
     def curvature(self, prediction: Rows, target: Array) -> Curvature:
         ratio = (target - prediction) / self.smoothing
         return Diagonal(jax.nn.sigmoid(ratio) * jax.nn.sigmoid(-ratio) / self.smoothing)
+
+    def best_constant(self, target: Array, weight: Float[Array, "blocks rows"]) -> Float[Array, " k"]:
+        return newton_constant(self, target, weight, weighted_quantile(target, weight, self.level))
 
 
 class LogLink(Loss):
