@@ -74,7 +74,7 @@ def time_to_reach(target: float, seed: int, engine: str) -> dict[str, float]:
 
     boost(
         (data.x_train - mean) / spread, data.y_train, loss=SquaredError(), n_learners=100, callback=watch,
-        featurizer=partial(MLP, width=4, depth=2, init_scale=3.0), training=Training(max_steps=300, candidates=2),
+        featurizer=partial(MLP, width=4, depth=2, init_scale=3.0), training=Training(max_steps=100, inherit=0.8),
         trust_region=TrustRegion(reg_lambda=1e-5, rate=0.5), seed=seed, engine=engine,
         validation=((data.x_test - mean) / spread, data.y_test),
     )  # fmt: skip

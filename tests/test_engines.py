@@ -31,6 +31,7 @@ from vpboost import (
     VPBoostRegressor,
     boost,
 )
+from vpboost.estimators.attempt import Attempt
 from vpboost.featurizers import SomeColumns
 
 RNG = np.random.default_rng(0)
@@ -207,15 +208,26 @@ def test_compilations_are_counted():
 
 def test_the_engine_is_chosen_by_the_length_of_training():
     model = VPBoostRegressor()
-    assert [model._engine(shape) for shape in ((1999, 9), (2000, 9), (50, 8, 8))] == ["numpy", "xla", "xla"]
-    assert VPBoostRegressor(max_steps=500)._engine((120, 3)) == "numpy"
-    assert VPBoostRegressor(max_steps=500)._engine((121, 3)) == "xla"
+    assert [model._engine(shape) for shape in ((3000, 9), (3001, 9), (50, 8, 8))] == ["numpy", "xla", "xla"]
+    assert [model._engine((rows, 9), coupled=True) for rows in (1000, 1001)] == ["numpy", "xla"]
+    assert VPBoostRegressor(max_steps=500)._engine((300, 3)) == "numpy"
+    assert VPBoostRegressor(max_steps=500)._engine((301, 3)) == "xla"
     assert VPBoostRegressor(engine="numpy")._engine((10**6, 9)) == "numpy"
     assert VPBoostClassifier(engine="xla")._engine((10, 9)) == "xla"
     with pytest.raises(ValueError, match="engine must be 'auto' or one of 'xla', 'numpy', got 'gpu'"):
         VPBoostRegressor(engine="gpu").fit(X, Y)
     with pytest.raises(ValueError, match="engine must be one of 'xla', 'numpy', got 'auto'"):
         boost(X, Y, loss=SquaredError(), featurizer=SMALL, engine="auto")
+
+
+def test_several_classes_go_to_xla_earlier(monkeypatch):
+    seen = []
+    monkeypatch.setattr(Attempt, "run", lambda self, *args: seen.append(self.engine()) or 1 / 0)
+    x = np.random.default_rng(0).normal(size=(1500, 2))
+    for y in (x[:, 0] > 0, np.digitize(x[:, 0], [-1, 1])):
+        with pytest.raises(ZeroDivisionError):
+            VPBoostClassifier(encoding="plain", inherit=0.5, early_stopping_rounds=None).fit(x, y)
+    assert seen == ["numpy", "xla"]
 
 
 def test_importances_are_computed_when_asked_for():
@@ -242,7 +254,7 @@ mixed = np.tanh(x @ np.random.default_rng(1).normal(size=(9, 20)))
 for model, y in [
     (VPBoostRegressor(width=64, n_estimators=2), mixed),
     (VPBoostRegressor(n_estimators=3, candidates=2, encoding="spline"), x[:, 0] * x[:, 1]),
-    (VPBoostClassifier(n_estimators=2, encoding="plain"), np.argmax(x, axis=1)),
+    (VPBoostClassifier(n_estimators=2, encoding="plain", engine="numpy"), np.argmax(x, axis=1)),
 ]:
     model.fit(x, y)
     assert model._engine(x.shape) == "numpy"

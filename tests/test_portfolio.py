@@ -58,6 +58,9 @@ def test_fewer_columns_win_a_tie():
             assert (n_stages, rate) == (10, 0.3)
             self.scores = [self.score + 2.5] * 9 + [self.score]  # a gain of 2.5, so a margin of 0.01
 
+        def engine(self):
+            return "xla"
+
         best_score = attempt.Attempt.best_score
 
     runners = [Runner(1.0, 30), Runner(1.009, 3), Runner(1.005, 3), Runner(1.011, 1)]

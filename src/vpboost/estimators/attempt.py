@@ -16,6 +16,7 @@ from ..callbacks import Checkpoint, Progress
 from ..checkpoint import CheckpointError, digest, read_checkpoint, read_facts
 from ..data import SAMPLE_ROWS, evenly_spaced
 from ..initial import example
+from ..losses import CustomLoss, MulticlassCrossEntropy
 from ..metrics import score_function
 from ..preprocessing import InputEncoder, is_frame, n_rows, take
 from ..sources import MANY_ROWS, Rows, chunks
@@ -108,7 +109,8 @@ class Attempt:
 
     def engine(self) -> str:
         """Return who carries out the programs."""
-        return self.model._engine(np.shape(self.train[0]))
+        coupled = isinstance(self.model.loss_, MulticlassCrossEntropy | CustomLoss)
+        return self.model._engine(np.shape(self.train[0]), coupled)
 
     def facts(self, seed: int) -> dict[str, Any]:
         """Return what must be the same for a checkpoint to be of use."""
@@ -140,7 +142,7 @@ class Attempt:
 
 
 def race(attempts: list[Attempt], rate: float, seed: int) -> tuple[Attempt, bool]:
-    """Boost a few stages with each profile, side by side; return the one that validates best.
+    """Boost a few stages with each profile; return the one that validates best.
 
     The second value says whether Ctrl-C ended the race early.
     """
@@ -149,7 +151,9 @@ def race(attempts: list[Attempt], rate: float, seed: int) -> tuple[Attempt, bool
     def pilot(attempt: Attempt) -> None:
         attempt.run(PILOT_STAGES, max(rate, PILOT_RATE), seed, lambda progress: stop.is_set())
 
-    with ThreadPoolExecutor(min(len(attempts), os.cpu_count() or 1)) as pool:
+    # many small calls of NumPy would only wait for each other: one after the other they are done sooner
+    workers = 1 if attempts[0].engine() == "numpy" else min(len(attempts), os.cpu_count() or 1)
+    with ThreadPoolExecutor(workers) as pool:
         running = [pool.submit(pilot, attempt) for attempt in attempts]
         try:
             for future in running:

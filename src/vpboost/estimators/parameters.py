@@ -67,8 +67,8 @@ PARAMETERS = """Parameters
     engine : {{"auto", "xla", "numpy"}}, default="auto"
         Who does the sums. XLA compiles programs for the shapes of the data first, which takes seconds once a process,
         and is then up to twice as fast as NumPy, which begins at once. "auto" is "numpy" for tables where training
-        rows × ``max_steps`` is at most 60,000 (fewer than 2,000 rows with the default), else "xla": choose that for
-        many fits of small tables.
+        rows × ``max_steps`` is at most 150,000 (up to 3,000 rows with the default), with several classes 30,000 (1,000
+        rows), else "xla": choose that for many fits of small tables.
     verbose : int, default=0
         1 shows progress on standard error.
 

@@ -36,8 +36,9 @@ OPTIONS = {
 
 #: Below so many training rows, the automatic settings are more careful.
 FEW_TO_LEARN_FROM = 2000
-#: Rows times steps of a learner's training that NumPy has done before XLA would have compiled its programs.
-SHORT = 60_000
+#: Rows times steps of a learner's training up to which a first fit by NumPy takes half as long as one by XLA, which has
+#: to compile its programs; fewer where the outputs are coupled (several classes).
+SHORT, SHORT_IF_COUPLED = 150_000, 30_000
 #: With at least twice as many outputs of squared error, learners are trained on so many combinations of them.
 SKETCH = 32
 
@@ -165,11 +166,12 @@ class Settings(BaseEstimator):
             sketch=SKETCH if self.method == "vp" and n_outputs >= 2 * SKETCH else None,
         )
 
-    def _engine(self, shape: tuple[int, ...]) -> str:
+    def _engine(self, shape: tuple[int, ...], coupled: bool = False) -> str:
         """Return who carries out the programs: NumPy where training is so short that compilation would take longer."""
         if self.engine != "auto":
             return self.engine
-        return "numpy" if len(shape) == 2 and shape[0] * self._training(shape[0]).max_steps <= SHORT else "xla"
+        work, limit = shape[0] * self._training(shape[0]).max_steps, SHORT_IF_COUPLED if coupled else SHORT
+        return "numpy" if len(shape) == 2 and work <= limit else "xla"
 
     def _rate(self, n: int) -> float:
         """Return the boosting rate; small tables can afford more and smaller steps."""

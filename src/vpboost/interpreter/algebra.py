@@ -136,6 +136,14 @@ def eigenvalues(eqn: Any) -> Callable:
     return decompose
 
 
+def orthogonal(eqn: Any) -> Callable:
+    """Return the factors Q and R of matrices."""
+    if eqn.params["pivoting"] or not eqn.invars[0].aval.size:
+        raise UnknownOperationError("qr with pivots or of nothing")
+    mode: Any = "complete" if eqn.params["full_matrices"] else "reduced"
+    return lambda x: np.linalg.qr(x, mode)
+
+
 def random(build: Callable) -> Callable:
     """Return the builder of an operation on random keys, if they are of JAX's default kind."""
 
@@ -154,6 +162,7 @@ ALGEBRA: dict[str, Callable] = {
     **{"reduce_prod": reduction(np.multiply), "cumsum": accumulation(np.add), "cumprod": accumulation(np.multiply)},
     **{"argmax": place_of(np.argmax), "argmin": place_of(np.argmin), "dot_general": product},
     **{"cholesky": cholesky, "triangular_solve": triangular_solve, "eigh": eigenvalues},
+    "qr": orthogonal,
     "random_split": random(lambda p: lambda keys: threefry.split(keys, p["shape"])),
     "random_wrap": random(lambda p: identity),
     "random_unwrap": random(lambda p: identity),

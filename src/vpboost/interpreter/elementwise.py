@@ -45,10 +45,11 @@ def divide(eqn: Any) -> Callable:
 
 
 def remainder(eqn: Any) -> Callable:
-    """Return the remainder of a division; whole numbers divided by 0 have one in JAX."""
-    if eqn.invars[0].aval.dtype.kind != "f":
-        raise UnknownOperationError("rem of whole numbers")
-    return np.fmod
+    """Return the remainder of a division; that of a whole number divided by 0 is the number itself in JAX."""
+    dtype = eqn.outvars[0].aval.dtype
+    if dtype.kind == "f":
+        return np.fmod
+    return lambda a, b: np.where(b == 0, a, np.fmod(a, np.where(b == 0, 1, b).astype(dtype)))
 
 
 def power(eqn: Any) -> Callable:

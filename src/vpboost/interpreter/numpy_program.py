@@ -121,6 +121,9 @@ class Program:
                 own = ins[before : before + eqn.params["const_lengths"].solve]
                 outs = self._read_in(eqn.params["jaxprs"].solve, [*own, *ins[sum(eqn.params["const_lengths"]) :]])
             else:
+                if name == "gather":  # in two parts, of which the first may not change from run to run
+                    self.operations.append(Operation("gathered places", eqn, ins[1:], [self._place()]))
+                    ins = [ins[0], self.operations[-1].outs[0]]
                 outs = [self._place() for _ in eqn.outvars]
                 self.operations.append(Operation(name, eqn, ins, outs))
             places |= dict(zip(eqn.outvars, outs, strict=True))
@@ -279,11 +282,13 @@ class Program:
             return False
 
         def has_its_shape_without(use: Operation) -> bool:
+            if use.name not in ELEMENTWISE:
+                return False
             shape = use.eqn.outvars[0].aval.shape
             if use.name == "select_n" and not use.eqn.invars[0].aval.shape:
                 return False  # returns its input as it is
             others = [v.aval.shape for p, v in zip(use.ins, use.eqn.invars, strict=True) if p not in self.repeated]
-            return use.name in ELEMENTWISE and shape in others
+            return shape in others
 
         return all(has_its_shape_without(use) for use in self.uses[place])
 

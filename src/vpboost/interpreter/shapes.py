@@ -148,18 +148,27 @@ def reverse(eqn: Any) -> Callable:
     return lambda x: np.flip(x, axes)
 
 
-def gather(eqn: Any) -> Callable:
-    """Index with one array per axis of the operand, which holds the place of every number of the result."""
+def whole_axes(eqn: Any) -> int:
+    """Return how many last axes a gather takes as they are: what it takes are then rows, not single numbers."""
+    numbers, sizes, shape = eqn.params["dimension_numbers"], eqn.params["slice_sizes"], eqn.invars[0].aval.shape
+    moved = {*numbers.start_index_map, *numbers.collapsed_slice_dims, *numbers.operand_batching_dims}
+    n_whole, n_axes = 0, eqn.outvars[0].aval.ndim
+    for axis, place in zip(range(len(shape))[::-1], numbers.offset_dims[::-1], strict=False):
+        if axis in moved or sizes[axis] != shape[axis] or place != n_axes - 1 - n_whole:
+            break
+        n_whole += 1
+    return n_whole
+
+
+def gathered_places(eqn: Any) -> Callable:
+    """Turn the indices of a gather into those of rows in the operand, and say which lie in it (None: all do)."""
     numbers, sizes, operand = eqn.params["dimension_numbers"], eqn.params["slice_sizes"], eqn.invars[0].aval
-    if is_key(operand) or not operand.shape:
-        raise UnknownOperationError("gather of random keys or from a single number")
-    n_axes, shape = eqn.outvars[0].aval.ndim, operand.shape
+    if is_key(operand) or not operand.size or not operand.shape:
+        raise UnknownOperationError("gather of random keys, from nothing or from a single number")
+    n_whole, result = whole_axes(eqn), eqn.outvars[0].aval.shape
+    n_axes, shape = len(result) - n_whole, operand.shape[: operand.ndim - n_whole]
     batch = [axis for axis in range(n_axes) if axis not in numbers.offset_dims]
-    kept = [
-        axis
-        for axis in range(len(shape))
-        if axis not in (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims)
-    ]
+    moved = {*numbers.collapsed_slice_dims, *numbers.operand_batching_dims}
 
     def along(values: np.ndarray, axes: list[int]) -> np.ndarray:
         spread = [1] * n_axes
@@ -167,22 +176,36 @@ def gather(eqn: Any) -> Callable:
             spread[axis] = length
         return values.reshape(spread)
 
+    kept = [axis for axis in range(len(shape)) if axis not in moved]
     steps = {axis: along(np.arange(sizes[axis]), [numbers.offset_dims[i]]) for i, axis in enumerate(kept)}
     for axis, place in zip(numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True):
         steps[axis] = along(np.arange(shape[axis]), [batch[place]])
-    marks, mark = eqn.params["mode"] == GatherScatterMode.FILL_OR_DROP, out_of_bounds(eqn)
 
-    def take(x: Any, indices: Any) -> Any:
-        where, inside = [], np.ones([1] * n_axes, bool)
-        for axis, size in enumerate(sizes):
-            place = steps.get(axis, np.zeros([1] * n_axes, int))
+    def places(indices: Any) -> tuple[np.ndarray, np.ndarray | None]:
+        row, inside = np.zeros([1] * n_axes, int), np.ones([1] * n_axes, bool)
+        for axis, length in enumerate(shape):
+            row = length * row + steps.get(axis, 0)
             if axis in numbers.start_index_map:
                 start = along(indices[..., numbers.start_index_map.index(axis)].astype(int), batch)
-                inside = inside & (start >= 0) & (start <= shape[axis] - size)
-                place = place + np.clip(start, 0, shape[axis] - size)
-            where.append(place)
-        taken = x[tuple(where)]
-        return np.where(inside, taken, mark) if marks else taken
+                last = length - sizes[axis]
+                inside = inside & (start >= 0) & (start <= last)
+                row = row + np.clip(start, 0, last)
+        inside = inside.reshape(*inside.shape, *[1] * n_whole)
+        return np.broadcast_to(row, result[:n_axes]), None if inside.all() else inside
+
+    return places
+
+
+def gather(eqn: Any) -> Callable:
+    """Take rows of the operand, given what :func:`gathered_places` made of the indices."""
+    shape, n_whole = eqn.invars[0].aval.shape, whole_axes(eqn)
+    rows = -1, *shape[len(shape) - n_whole :]
+    marks, mark = eqn.params["mode"] == GatherScatterMode.FILL_OR_DROP, out_of_bounds(eqn)
+
+    def take(x: Any, places: tuple[np.ndarray, np.ndarray | None]) -> Any:
+        row, inside = places
+        taken = x.reshape(rows).take(row, 0)
+        return np.where(inside, taken, mark) if marks and inside is not None else taken
 
     return take
 
@@ -208,7 +231,7 @@ SHAPES: dict[str, Callable] = {
         "iota": count,
         "rev": reverse,
     },
-    **{"gather": gather, "device_put": lambda eqn: lambda *arrays: list(arrays)},
+    **{"gather": gather, "gathered places": gathered_places, "device_put": lambda eqn: lambda *arrays: list(arrays)},
 }
 #: Those whose result may be another look at their first input.
 VIEWS = {"reshape", "squeeze", "expand_dims", "broadcast_in_dim", "transpose", "slice", "dynamic_slice", "split", "rev"}
