@@ -170,6 +170,23 @@ def test_numpy_does_what_jax_does(case):
         np.testing.assert_allclose(one, other, rtol=2e-5, atol=2e-6)
 
 
+@given(
+    st.sets(st.integers(0, 2), min_size=1),
+    st.lists(st.integers(-6, 9), min_size=1, max_size=4),
+    st.sampled_from(["fill", "clip"]),
+    st.booleans(),
+)
+def test_gathers_of_any_axes(axes, places, mode, turned):
+    places = np.array(places, "int32")
+
+    def some(x):
+        index = tuple(jnp.asarray(places) if axis in axes else slice(None, None, 1 + axis) for axis in range(3))
+        return (jnp.transpose(x, (2, 0, 1)) if turned else x).at[index].get(mode=mode)
+
+    found = Program(jax.make_jaxpr(some)(CUBE))(CUBE)
+    np.testing.assert_array_equal(found[0], some(jnp.asarray(CUBE)))
+
+
 def test_every_operation_is_tested():
     names = {name for function, args in CASES for name in equations(jax.make_jaxpr(function)(*args).jaxpr)}
     unused = {"expand_dims", "closed_call", "custom_vjp_call", "reduce_prod"}  # what JAX writes in other ways nowadays
