@@ -220,14 +220,26 @@ def test_the_engine_is_chosen_by_the_length_of_training():
         boost(X, Y, loss=SquaredError(), featurizer=SMALL, engine="auto")
 
 
+def quartic(prediction, target):
+    return jnp.sum((prediction - target) ** 4 + (prediction - target) ** 2)
+
+
 def test_several_classes_go_to_xla_earlier(monkeypatch):
     seen = []
     monkeypatch.setattr(Attempt, "run", lambda self, *args: seen.append(self.engine()) or 1 / 0)
     x = np.random.default_rng(0).normal(size=(1500, 2))
-    for y in (x[:, 0] > 0, np.digitize(x[:, 0], [-1, 1])):
+    settings = {"encoding": "plain", "inherit": 0.5, "early_stopping_rounds": None}
+    dense, diagonal = (CustomLoss(quartic, structure=structure) for structure in ("dense", "diagonal"))
+    for model, y in [
+        (VPBoostClassifier(**settings), x[:, 0] > 0),
+        (VPBoostClassifier(**settings), np.digitize(x[:, 0], [-1, 1])),
+        (VPBoostRegressor(loss=dense, **settings), x[:, 0]),
+        (VPBoostRegressor(loss=dense, **settings), x),
+        (VPBoostRegressor(loss=diagonal, **settings), x),
+    ]:
         with pytest.raises(ZeroDivisionError):
-            VPBoostClassifier(encoding="plain", inherit=0.5, early_stopping_rounds=None).fit(x, y)
-    assert seen == ["numpy", "xla"]
+            model.fit(x, y)
+    assert seen == ["numpy", "xla", "numpy", "xla", "numpy"]
 
 
 def test_importances_are_computed_when_asked_for():

@@ -51,6 +51,7 @@ GATHERED = [
     lambda x: jnp.take_along_axis(x, jnp.array([[[1]], [[0]], [[3]]]), axis=1),
     lambda x: jnp.take(x, jnp.array([0, 9, -1]), axis=2),  # NaN where out of bounds
     lambda x: x.at[jnp.array([7, 1])].get(mode="clip"),
+    lambda x: jnp.take(x[0, 0], 2) + x[0, 1].at[jnp.argmax(x[0, 0])].get(mode="fill"),  # single numbers
 ]
 OTHERS = [
     *[(lambda x, k=k: lax.integer_pow(x, k), (POSITIVE,)) for k in (1, 2, 3, -2)],

@@ -173,6 +173,21 @@ def test_best_constants_of_targets_far_from_zero(loss, centre, spread, kind, x64
         np.testing.assert_allclose(found[k], brentq(slope, low, high, args=(k,), xtol=1e-12), rtol=1e-7, atol=1e-7)
 
 
+@pytest.mark.parametrize("loss", [Quantile(0.9), PseudoHuber()])
+def test_best_constants_of_outputs_of_different_scales(loss):
+    rng = np.random.default_rng(0)
+    target = np.stack([1e-2 * rng.normal(size=1000), 2e5 + 5e4 * rng.normal(size=1000)], axis=1).astype("float32")
+    layout = Layout.for_rows(1000, block_rows=512)
+    weight = jnp.asarray(layout.split_weights(np.ones(1000)), jnp.float32)
+
+    def constant(columns):
+        return np.asarray(loss.best_constant(jnp.asarray(layout.split(target[:, columns])), weight))
+
+    together = constant([0, 1])
+    np.testing.assert_allclose(together, np.concatenate([constant([0]), constant([1])]), rtol=1e-4)
+    np.testing.assert_allclose(together[1], np.quantile(target[:, 1], getattr(loss, "level", 0.5)), rtol=1e-2)
+
+
 def test_best_constant_stays_finite_when_a_class_never_occurs(x64):
     layout = Layout.for_rows(3, 4)
     weight = jnp.asarray(layout.split_weights(np.ones(3)))

@@ -16,7 +16,7 @@ from ..callbacks import Checkpoint, Progress
 from ..checkpoint import CheckpointError, digest, read_checkpoint, read_facts
 from ..data import SAMPLE_ROWS, evenly_spaced
 from ..initial import example
-from ..losses import CustomLoss, MulticlassCrossEntropy
+from ..losses import MulticlassCrossEntropy
 from ..metrics import score_function
 from ..preprocessing import InputEncoder, is_frame, n_rows, take
 from ..sources import MANY_ROWS, Rows, chunks
@@ -109,8 +109,9 @@ class Attempt:
 
     def engine(self) -> str:
         """Return who carries out the programs."""
-        coupled = isinstance(self.model.loss_, MulticlassCrossEntropy | CustomLoss)
-        return self.model._engine(np.shape(self.train[0]), coupled)
+        loss = self.model.loss_
+        dense = isinstance(loss, MulticlassCrossEntropy) or getattr(loss, "structure", None) == "dense"
+        return self.model._engine(np.shape(self.train[0]), coupled=dense and loss.n_outputs(self.train[1]) > 1)
 
     def facts(self, seed: int) -> dict[str, Any]:
         """Return what must be the same for a checkpoint to be of use."""

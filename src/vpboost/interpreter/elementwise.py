@@ -49,6 +49,8 @@ def remainder(eqn: Any) -> Callable:
     dtype = eqn.outvars[0].aval.dtype
     if dtype.kind == "f":
         return np.fmod
+    if dtype.kind not in "iu":
+        raise UnknownOperationError("rem of other numbers")
     return lambda a, b: np.where(b == 0, a, np.fmod(a, np.where(b == 0, 1, b).astype(dtype)))
 
 

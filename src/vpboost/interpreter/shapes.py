@@ -190,7 +190,7 @@ def gathered_places(eqn: Any) -> Callable:
                 last = length - sizes[axis]
                 inside = inside & (start >= 0) & (start <= last)
                 row = row + np.clip(start, 0, last)
-        inside = inside.reshape(*inside.shape, *[1] * n_whole)
+        inside = inside.reshape((*inside.shape, *[1] * n_whole))
         return np.broadcast_to(row, result[:n_axes]), None if inside.all() else inside
 
     return places

@@ -110,11 +110,20 @@ def weighted_mean(target: Array, weight: Float[Array, "blocks rows"]) -> np.ndar
     return np.einsum("bi,bik->k", np.asarray(weight), np.asarray(target), dtype=float)
 
 
-def weighted_quantile(target: Array, weight: Float[Array, "blocks rows"], level: float) -> Array:
-    """Return a quantile of targets in blocks: where Newton's method starts for losses that are flat elsewhere."""
-    rows, weights = np.asarray(target).reshape(-1, target.shape[-1]), np.asarray(weight).reshape(-1)
-    quantile = [np.quantile(column, level, weights=weights, method="inverted_cdf") for column in rows.T]
-    return jax.device_put(np.array(quantile, weight.dtype))
+def newton_constant_near(
+    level: float, loss: Loss, target: Array, weight: Float[Array, "blocks rows"]
+) -> Float[Array, " k"]:
+    """Return c₀ by Newton steps from a quantile of the targets, for losses that are nearly flat elsewhere.
+
+    Such a loss is a sum over the outputs; each is treated by itself, since their scales may differ.
+    """
+    found, weights = [], np.asarray(weight).reshape(-1)
+    for column in np.moveaxis(np.asarray(target), -1, 0):
+        start = np.quantile(column.reshape(-1), level, weights=weights, method="inverted_cdf")
+        start = jax.device_put(start.astype(weight.dtype)[None])
+        alone = jax.device_put(np.ascontiguousarray(column)[..., None])
+        found.append(newton_constant(loss, alone, weight, start))
+    return jax.device_put(np.concatenate(found))
 
 
 def away_from_zero(frequency: np.ndarray) -> np.ndarray:

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..curvature import Curvature, Diagonal, ScaledIdentity
-from .base import Loss, Rows, Values, away_from_zero, newton_constant, real_targets, weighted_mean, weighted_quantile
+from .base import Loss, Rows, Values, away_from_zero, newton_constant_near, real_targets, weighted_mean
 
 
 class SquaredError(Loss):
@@ -61,7 +61,7 @@ class PseudoHuber(Loss):
         return Diagonal((1 + ((prediction - target) / self.delta) ** 2) ** -1.5)
 
     def best_constant(self, target: Array, weight: Float[Array, "blocks rows"]) -> Float[Array, " k"]:
-        return newton_constant(self, target, weight, weighted_quantile(target, weight, 0.5))
+        return newton_constant_near(0.5, self, target, weight)
 
 
 class Quantile(Loss):
@@ -98,7 +98,7 @@ class Quantile(Loss):
         return Diagonal(jax.nn.sigmoid(ratio) * jax.nn.sigmoid(-ratio) / self.smoothing)
 
     def best_constant(self, target: Array, weight: Float[Array, "blocks rows"]) -> Float[Array, " k"]:
-        return newton_constant(self, target, weight, weighted_quantile(target, weight, self.level))
+        return newton_constant_near(self.level, self, target, weight)
 
 
 class LogLink(Loss):
