@@ -289,7 +289,7 @@ def until_stalled(step: Callable, carry: tuple, series: Any, tol: Array | float)
     def advance(state: tuple) -> tuple:
         k, carry, trace = state
         carry, value = step(carry, jax.tree.map(lambda leaf: jax.lax.dynamic_index_in_dim(leaf, k, 0, False), series))
-        return k + 1, carry, jax.lax.dynamic_update_index_in_dim(trace, value, k, 0)
+        return k + 1, carry, jnp.where(jnp.arange(max_steps) == k, value, trace)  # no scatter, with several candidates
 
     empty = jnp.full(max_steps, jnp.nan, carry[1].dtype)
     _, carry, trace = jax.lax.while_loop(going_on, advance, (jnp.zeros((), int), carry, empty))
