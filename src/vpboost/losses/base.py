@@ -86,6 +86,8 @@ def newton_step(
     gradient, hessian = block_sum(sums, target, weight)
     if hessian.ndim == 1:
         direction = -gradient / (hessian + 1e-6 * jnp.mean(hessian) + jnp.finfo(dtype).tiny)
+        longest = 10 * (1 + jnp.abs(constant))  # where the loss is straight, Newton's step would be endless
+        direction = jnp.clip(direction, -longest, longest)
     else:  # may be singular, as of softmax
         values, vectors = jnp.linalg.eigh(hessian)
         values = jnp.maximum(values, 1e-6 * jnp.mean(values) + jnp.finfo(dtype).tiny)
