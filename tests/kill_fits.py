@@ -42,7 +42,8 @@ estimator.save_model(model)
 
 SAVE = """
 import sys, itertools, numpy as np
-from vpboost.files.container import pack, write_file
+from vpboost.files.atomic import write_file
+from vpboost.files.container import pack
 print("saving", flush=True)
 for i in itertools.count():
     write_file(sys.argv[1], pack({"i": i}, {"a": np.full(300_000, float(i))}))

@@ -21,7 +21,8 @@ import vpboost
 from models import same
 from vpboost import MLP, ModelFileError, VPBoostClassifier, VPBoostRegressor, load_model
 from vpboost.featurizers import SomeColumns, with_bias
-from vpboost.files.container import pack, unpack, write_file
+from vpboost.files.atomic import write_file
+from vpboost.files.container import pack, unpack
 from vpboost.files.describe import (
     FEATURIZERS,
     LOSSES,

@@ -14,7 +14,8 @@ import numpy as np
 
 from .boosting import Boosted, Record
 from .ensemble import Ensemble
-from .files.container import ModelFileError, check_version, pack, read_file, unpack, write_file
+from .files.atomic import write_file
+from .files.container import ModelFileError, check_version, pack, read_file, unpack
 from .files.describe import fill, named_arrays
 from .files.model import history_arrays, history_from, profile_from
 from .files.reader import Reader

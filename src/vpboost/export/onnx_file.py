@@ -8,7 +8,7 @@ import numpy as np
 
 from .._version import __version__
 from ..encodings import NormalScore
-from ..files.container import write_file
+from ..files.atomic import write_file
 from ..files.describe import describe_featurizer, named_arrays
 from ..preprocessing import Extra, InputEncoder
 from .plain import check_known

@@ -11,8 +11,6 @@ import math
 import os
 import stat
 import struct
-import threading
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -152,27 +150,6 @@ def compact(value: Any) -> str:
 def is_counts(value: Any, most: int) -> bool:
     """Say whether a value is a list of at most so many whole numbers, none negative or absurdly large."""
     return isinstance(value, list) and len(value) <= most and all(type(n) is int and 0 <= n < 1 << 48 for n in value)
-
-
-def write_file(path: Any, data: bytes) -> None:
-    """Write a file so that, whatever happens, either the old content or the whole new one is there."""
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.part")
-    try:
-        with open(temporary, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    if os.name == "posix":  # the new name itself must survive a power cut
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
 
 
 def read_file(path: Any) -> bytes:

@@ -16,7 +16,8 @@ import numpy as np
 from .._version import __version__
 from ..boosting import Boosted, Record
 from ..ensemble import Ensemble
-from .container import ModelFileError, check_version, pack, read_file, unpack, write_file
+from .atomic import write_file
+from .container import ModelFileError, check_version, pack, read_file, unpack
 from .describe import (
     describe_factory,
     describe_featurizer,
