@@ -17,6 +17,7 @@ from threadpoolctl import threadpool_info
 from vpboost.interpreter import program, using
 from vpboost.interpreter.elementwise import UnknownOperationError
 from vpboost.interpreter.engine import as_plain
+from vpboost import lapack
 from vpboost.interpreter.numpy_program import CALLS, FLOW, PRIMITIVES, Program
 
 RNG = np.random.default_rng(0)
@@ -133,6 +134,8 @@ OTHERS = [
     (lambda x: lax.switch(jnp.argmax(x[0]), [jnp.sin, jnp.cos, jnp.exp, jnp.tanh, jnp.abs], x), (X,)),
     (lambda x: jax.grad(lambda z: jnp.sum(jax.nn.softplus(z) + jax.nn.relu(z) * jax.nn.silu(z)))(x), (X,)),
     (lambda x: jax.grad(lambda z: jnp.sum(jax.checkpoint(jnp.sin)(z)))(x), (X,)),
+    (lambda x: lapack.cholesky(x[:1]), (DEFINITE,)),
+    (lambda x, b: lapack.solve_factored(lapack.cholesky(x), b), (DEFINITE, RIGHT)),
     (lambda x: jax.nn.logsumexp(x, axis=-1) - jax.nn.softmax(x)[:, 0], (X,)),
     (
         lambda a, b: jax.scipy.sparse.linalg.cg(lambda v: a[0] @ v, b[0, :, 0], tol=1e-6, maxiter=30)[0],

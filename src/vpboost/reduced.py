@@ -22,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from . import lapack
 from .blocks import block_sum
 from .curvature import Curvature, Diagonal, ScaledIdentity
 
@@ -165,7 +166,7 @@ def optimal_weights_cg(
     ``pull`` is added to ḡ.
 
     The preconditioner treats H_i as c_k s_i on output k, with s_i the mean diagonal of H_i and c_k the mean curvature
-    of output k relative to the others: K factorisations of n × n from a single weighted Gram matrix.
+    of output k relative to the others: one eigendecomposition of an n × n Gram matrix serves all outputs.
     """
     gradient = block_sum(reduced_gradient, features, derivatives) + pull
 
@@ -177,11 +178,14 @@ def optimal_weights_cg(
         return (z * diagonal.mean(axis=1)) @ z.T, diagonal.sum(axis=0)
 
     base, per_output = block_sum(curvature_sums, features, derivatives)
-    relative = per_output / jnp.maximum(jnp.mean(per_output), jnp.finfo(per_output.dtype).tiny)
-    factor, scale, _ = _factorise(relative[:, None, None] * base, reg)
+    info = jnp.finfo(base.dtype)
+    relative = per_output / jnp.maximum(jnp.mean(per_output), info.tiny)
+    values, vectors = lapack.eigh(base)
+    values = jnp.maximum(values, len(base) * info.eps * values[-1])  # what is smaller is rounding
+    spectrum = jnp.maximum(values[:, None] * relative + reg, info.tiny)
 
     def precondition(residual: Weights) -> Weights:
-        return _solve(factor, scale, residual.T[:, :, None])[:, :, 0].T
+        return vectors @ ((vectors.T @ residual) / spectrum)
 
     weights, _ = jax.scipy.sparse.linalg.cg(
         matvec, -gradient, x0=start, tol=tolerance, maxiter=max_steps, M=precondition
@@ -236,7 +240,7 @@ def _factorise(matrix: Float[Array, "groups m m"], reg: Array) -> tuple[Array, A
 
     def factor(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         _, jitter, _ = state
-        factors = jnp.linalg.cholesky(unit + jitter[:, None, None] * eye, symmetrize_input=False)
+        factors = lapack.cholesky(unit + jitter[:, None, None] * eye)
         again = ~jnp.isfinite(factors[:, -1, -1]) & (jitter < 1)  # one bad pivot spoils all that follow
         more = jnp.maximum(10 * jitter, matrix.shape[-1] * info.eps)
         return factors, jnp.where(again, more, jitter), jnp.any(again)
@@ -249,6 +253,4 @@ def _factorise(matrix: Float[Array, "groups m m"], reg: Array) -> tuple[Array, A
 
 def _solve(factor: Array, scale: Array, right: Float[Array, "groups m r"]) -> Float[Array, "groups m r"]:
     """Solve with the factors of :func:`_factorise`."""
-    half = jax.lax.linalg.triangular_solve(factor, scale[:, :, None] * right, left_side=True, lower=True)
-    full = jax.lax.linalg.triangular_solve(factor, half, left_side=True, lower=True, transpose_a=True)
-    return scale[:, :, None] * full
+    return scale[:, :, None] * lapack.solve_factored(factor, scale[:, :, None] * right)

@@ -17,7 +17,7 @@ from .shapes import SHAPES, VIEWS, as_plain, inserted, is_key
 PRIMITIVES = {**ELEMENTWISE, **SHAPES, **ALGEBRA}
 #: Primitives that only call another program, and where that is among their parameters.
 CALLS = {"jit": "jaxpr", "closed_call": "call_jaxpr", "custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr"}
-CALLS |= {"remat2": "jaxpr"}
+CALLS |= {"remat2": "jaxpr", "custom_vmap_call": "call"}
 #: Primitives that return their input if it has the right type already.
 IDENTITIES = {"stop_gradient", "copy", "convert_element_type"}
 #: Primitives that only arrange numbers in another shape if there are as many before and after.

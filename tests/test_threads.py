@@ -1,0 +1,23 @@
+"""No fit waits for ever; the whole of it is in stress_threads.py."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parent / "stress_threads.py"
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+@pytest.mark.parametrize("threads", [1, 2, 4])
+def test_fits_of_many_classes_and_outputs_end(threads, cores):
+    if cores > len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else [0]):
+        pytest.skip("needs two cores")
+    # all of them where there is most to go wrong, two where there is less
+    classes = ["26", "128", "200", "1000"] if (threads, cores) == (2, 2) else ["26", "200"]
+    command = [sys.executable, str(SCRIPT), f"--threads={threads}", f"--cores={cores}", "--classes", *classes]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.count("has ended") == threads
