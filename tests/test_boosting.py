@@ -376,3 +376,20 @@ def test_a_featurizer_without_parameters_is_solved_for_all_the_same():
         training=Training(max_steps=2), trust_region=TrustRegion(reg_lambda=1e-7),
     )  # fmt: skip
     np.testing.assert_allclose(fit.ensemble.predict(x)[:, 0], y, atol=1e-4)
+
+
+def test_boosting_ends_when_no_step_lowers_the_loss():
+    """λ_w grew by 4¹³ with every rejected stage, to infinity in the fifth; now boosting ends as stationary."""
+    x = np.linspace(-1, 1, 64)[:, None]
+    y = np.where(np.arange(64) % 2, 1.0, -1.0) * 1e-3 + 1e6  # nothing but rounding is left to learn in single precision
+    fit = boost(x, y, loss=SquaredError(), featurizer=partial(MLP, width=2, depth=0), n_learners=40,
+                training=Training(max_steps=2))  # fmt: skip
+    largest = [record.reg_lambda for record in fit.history]
+    assert np.isfinite([*largest, fit.reg_lambda]).all()
+    assert fit.status.startswith("stationary")
+
+
+def test_a_lambda_too_large_for_the_precision():
+    x = np.linspace(-1, 1, 64)[:, None]
+    with pytest.raises(ValueError, match=r"reg_lambda must be at most 1.8e\+19 in float32"):
+        boost(x, x, loss=SquaredError(), featurizer=partial(MLP, width=2), trust_region=TrustRegion(reg_lambda=1e20))

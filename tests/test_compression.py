@@ -13,6 +13,7 @@ from vpboost.curvature import ScaledIdentity
 from vpboost.featurizers import with_bias
 from vpboost.objective import value_and_slopes
 from vpboost.reduced import Derivatives
+from vpboost.weak_learner import sketch_key
 
 
 def many_outputs(rank=None, n_rows=90, n_outputs=40, seed=0):
@@ -93,3 +94,9 @@ def test_boosting_on_few_directions_reaches_the_loss_of_all_outputs():
 def test_bad_sketches_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         Training(**options)
+
+
+def test_sketch_and_candidates_have_keys_of_their_own():
+    key = jax.random.key(3)
+    words = [jax.random.key_data(k).tolist() for k in (sketch_key(key), *jax.random.split(key, 64), key)]
+    assert len({tuple(w) for w in words}) == len(words)

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from jax import lax
 from threadpoolctl import threadpool_info
 
+from vpboost import lapack
 from vpboost.interpreter import program, using
 from vpboost.interpreter.elementwise import UnknownOperationError
 from vpboost.interpreter.engine import as_plain
-from vpboost import lapack
 from vpboost.interpreter.numpy_program import CALLS, FLOW, PRIMITIVES, Program
 
 RNG = np.random.default_rng(0)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vpboost import TrustRegion
-from vpboost.trust_region import accepts, next_lambda, reduction_ratio, search
+from vpboost.trust_region import accepts, bounds, next_lambda, reduction_ratio, search
 
 numbers = st.floats(-1000, 1000, width=32)
 
@@ -96,3 +96,18 @@ def test_paper_preset_is_algorithm_2():
 def test_bad_settings(options, message):
     with pytest.raises(ValueError, match=message):
         TrustRegion(**options)
+
+
+@pytest.mark.parametrize("gamma", [4.0, 1e30])
+def test_lambda_never_overflows(gamma):
+    region, largest = TrustRegion(reg_lambda=1e-4, gamma_up=gamma), bounds(np.float32)[1]
+    reg = jnp.asarray(1e-4, jnp.float32)
+    for _ in range(100):
+        _, found, _ = search(lambda lam: Attempt(-lam), reg, region)
+        reg = next_lambda(found, -jnp.inf, region)
+        assert found <= largest
+    np.testing.assert_allclose(reg, largest, rtol=1e-6)
+    low = TrustRegion(reg_lambda=1.0, gamma_down=1e-30, lambda_low=1e-60)
+    for _ in range(3):
+        reg = next_lambda(reg, jnp.asarray(1.0), low)
+    assert reg > 0

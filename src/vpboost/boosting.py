@@ -22,7 +22,7 @@ from .interpreter import program, using
 from .losses import Loss
 from .objective import summarise
 from .reduced import Derivatives
-from .trust_region import TrustRegion, accepts, next_lambda, reduction_ratio, search
+from .trust_region import TrustRegion, accepts, bounds, next_lambda, reduction_ratio, search
 from .weak_learner import Trained, Training, solve_at_end, train
 
 
@@ -168,7 +168,7 @@ def boost(
         for module, weights in learners:
             predictions = update(weights, predictions, *featurized(module, datasets))
         history = [] if resume is None else list(resume.history)
-        reg = jax.device_put(np.asarray(trust_region.reg_lambda if resume is None else resume.reg_lambda, dtype))
+        reg = first_lambda(trust_region.reg_lambda if resume is None else resume.reg_lambda, dtype)
         status = "all stages done"
         initial = initial_populations(featurizer, bias, key, data.sample(), training.candidates, len(history))
         labels = tuple(d if d is None else (d.target, d.weight) for d in datasets)
@@ -194,6 +194,9 @@ def boost(
                 seen = validation_rows(predictions[1], held_out)
                 if callback is not None and callback(Stage(history[-1], constant, learners, history, reg, seen)):
                     status = f"stopped by the callback after stage {stage}"
+                    break
+                if not entry.accepted and float(reg) >= bounds(dtype)[1]:
+                    status = "stationary to working precision: no step is small enough to lower the loss"
                     break
         except KeyboardInterrupt:
             status = f"interrupted after {len(history)} stages"
@@ -329,6 +332,14 @@ def mean_loss(loss: Loss, prediction: Array | None, labels: tuple[Array, Array] 
     if prediction is None or labels is None:
         return jnp.array(jnp.nan)
     return block_sum(lambda f, t, w: jnp.sum(w * loss.value(f, t)), prediction, *labels)
+
+
+def first_lambda(reg_lambda: Any, dtype: np.dtype) -> Array:
+    """Return λ_w for the first stage, after checking that this precision can hold it."""
+    least, largest = bounds(dtype)
+    if not float(reg_lambda) <= largest:
+        raise ValueError(f"reg_lambda must be at most {largest:.1e} in {dtype}, got {float(reg_lambda)!r}")
+    return jax.device_put(np.asarray(max(float(reg_lambda), least), dtype))
 
 
 def first_constant(loss: Loss, data: Data) -> Array:

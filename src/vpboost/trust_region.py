@@ -6,6 +6,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 Scalar = Float[Array, ""]
@@ -97,11 +98,23 @@ def accepts(ratio: Scalar, settings: TrustRegion) -> Array:
     return ratio > settings.rho_accept
 
 
+def bounds(dtype: Any) -> tuple[float, float]:
+    """Return the least and the largest λ_w: beyond, its products would under- or overflow in this precision."""
+    info = np.finfo(dtype)
+    return float(info.tiny), float(np.sqrt(info.max))
+
+
+def raised(reg: Scalar, settings: TrustRegion) -> Scalar:
+    """Return a larger λ_w, up to the largest."""
+    return jnp.minimum(settings.gamma_up * reg, bounds(reg.dtype)[1])
+
+
 def next_lambda(reg: Scalar, ratio: Scalar, settings: TrustRegion) -> Scalar:
     """Return λ_w for the next stage: raised when ρ < ρ_small, lowered (optionally) when ρ > ρ_large."""
-    raised = settings.gamma_up * reg
-    lowered = jnp.maximum(settings.gamma_down * reg, jnp.minimum(settings.lambda_low, reg))
-    return jnp.where(ratio < settings.rho_small, raised, jnp.where(ratio > settings.rho_large, lowered, reg))
+    low = jnp.maximum(settings.lambda_low, bounds(reg.dtype)[0])
+    lowered = jnp.maximum(settings.gamma_down * reg, jnp.minimum(low, reg))
+    higher = raised(reg, settings)
+    return jnp.where(ratio < settings.rho_small, higher, jnp.where(ratio > settings.rho_large, lowered, reg))
 
 
 def search(attempt: Callable[[Scalar], Any], reg: Scalar, settings: TrustRegion) -> tuple[Any, Scalar, Array]:
@@ -119,7 +132,7 @@ def search(attempt: Callable[[Scalar], Any], reg: Scalar, settings: TrustRegion)
 
     def again(state: tuple[Any, Scalar, Array]) -> tuple[Any, Scalar, Array]:
         _, reg, attempts = state
-        reg = jnp.where(attempts == 0, reg, settings.gamma_up * reg)
+        reg = jnp.where(attempts == 0, reg, raised(reg, settings))
         return attempt(reg), reg, attempts + 1
 
     # the loop starts from an empty trial, so that an attempt is compiled once only

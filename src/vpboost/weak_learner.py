@@ -188,7 +188,7 @@ def train(
     Its weights are those of the last step: the solve at the end is left to :func:`solve_at_end`.
     """
     arrays, structure = eqx.partition(featurizers, eqx.is_array)
-    for_theta = compress(jax.random.fold_in(key, 1), derivatives, training.sketch)
+    for_theta = compress(sketch_key(key), derivatives, training.sketch)
 
     def one(key: PRNGKeyArray, arrays: Any) -> tuple[Any, Array, Array]:
         featurizer, weights, trace = descend(key, eqx.combine(arrays, structure), x, for_theta, reg, training)
@@ -212,6 +212,11 @@ def train(
         best = jnp.argmin(jnp.where(jnp.isnan(final), jnp.inf, final))
         arrays, *rest = jax.tree.map(lambda leaf: leaf[best], population)
     return Trained(eqx.combine(arrays, structure), *rest)
+
+
+def sketch_key(key: PRNGKeyArray) -> PRNGKeyArray:
+    """Return the random key of a stage's sketch: ``split(key, n)[i]`` is ``fold_in(key, i)``, and no candidate is i."""
+    return jax.random.fold_in(key, 0xFFFFFFFF)
 
 
 def solve_at_end(
