@@ -271,3 +271,25 @@ def test_bad_loss_parameters():
         CustomLoss(coupled, structure="banded")
     with pytest.raises(TypeError, match="function must be callable"):
         CustomLoss(3)
+
+
+def test_constant_of_a_coupled_loss_that_is_straight_far_from_its_minimum():
+    """The loss couples two outputs, and far away its Hessian vanishes in single precision: c₀ used to stay at zero."""
+    from scipy.optimize import minimize
+
+    rng = np.random.default_rng(0)
+    y = rng.normal(size=(200, 2)) + [1000.0, -500.0]
+
+    def coupled(p, t):
+        r = p - t
+        return jnp.sqrt(1 + r[0] ** 2) + jnp.sqrt(1 + r[1] ** 2) + 0.3 * jnp.sqrt(1 + (r[0] + r[1]) ** 2)
+
+    def mean(c):
+        r = c - y
+        value = np.sqrt(1 + r[:, 0] ** 2) + np.sqrt(1 + r[:, 1] ** 2) + 0.3 * np.sqrt(1 + r.sum(axis=1) ** 2)
+        return value.mean()
+
+    expected = minimize(mean, y.mean(axis=0), tol=1e-10).x
+    weight = jnp.full((1, 200), 1 / 200, jnp.float32)
+    found = CustomLoss(coupled).best_constant(jnp.asarray(y[None], jnp.float32), weight)
+    np.testing.assert_allclose(found, expected, atol=0.02)

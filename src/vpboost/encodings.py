@@ -10,7 +10,7 @@ import numpy as np
 from scipy.interpolate import PchipInterpolator
 from scipy.special import ndtr, ndtri
 
-from .predictor import spline, steps
+from .predictor import spline, steps, waves
 
 
 class NormalScore:
@@ -73,13 +73,41 @@ class Steps:
         return 6 * t * (1 - t) / np.diff(self.knots)
 
 
+class Cycles:
+    """A time as its place in the day, the week and the year: a sine and a cosine of each that the data show."""
+
+    PERIODS = 86_400.0, 7 * 86_400.0, 365.2425 * 86_400.0
+
+    def __init__(self, frequencies: np.ndarray, phases: np.ndarray):
+        self.frequencies, self.phases = frequencies, phases
+
+    @classmethod
+    def fit(cls, times: np.ndarray, mean: float, scale: float) -> "Cycles":
+        """Learn from times in seconds; the encoding itself is one of standardised times."""
+        span = np.ptp(times)
+        # a cycle seen one and a half times can be told from a trend; one of a single phase (midnight, say) says nothing
+        seen = [p for p in cls.PERIODS if span >= 1.5 * p and len(np.unique(np.round(times % p / p, 6))) > 2]
+        turns = 2 * np.pi / np.array(seen, dtype=float)
+        return cls(turns * scale, np.remainder(turns * mean, 2 * np.pi))
+
+    def __call__(self, values: np.ndarray) -> np.ndarray:
+        """Return sines and cosines, shape ``(n, 2 * n_cycles)``."""
+        return waves(self.frequencies, self.phases, values)
+
+    def slope(self, values: np.ndarray) -> np.ndarray:
+        """Return their derivatives, shape ``(n, 2 * n_cycles)``."""
+        angles = values[:, None] * self.frequencies + self.phases
+        return np.concatenate([self.frequencies * np.cos(angles), -self.frequencies * np.sin(angles)], axis=1)
+
+
 def distribution(values: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the distinct values in order and the weighted distribution function at their middle, inside (0, 1)."""
     # values that differ by rounding alone are one
     points, place = np.unique(np.round(values, 9), return_inverse=True)
     mass = np.bincount(place.reshape(-1), weights=weight)
     points, mass = points[mass > 0], mass[mass > 0]
-    return points, (np.cumsum(mass) - mass / 2) / mass.sum()
+    middle = (np.cumsum(mass) - mass / 2) / mass.sum()
+    return points, np.clip(middle, 1e-12, 1 - 1e-12)  # weights may be so uneven that rounding makes it 0 or 1
 
 
 #: Encodings by name: what is added to every numeric column that has more than two values.

@@ -1,9 +1,12 @@
 """LAPACK's factorisations, always of one matrix at a time.
 
-Given a stack of matrices, jaxlib (0.10, at least) hands parts of it to XLA's thread pool and waits for them, from inside
+Given a stack of matrices, jaxlib (0.10 at least) hands parts of it to XLA's thread pool and waits for them, from within
 that same pool: as many programs at once as the pool has threads then wait for each other for ever. Here a stack, from
 an axis of its own or from ``jax.vmap``, becomes a loop over its matrices, which waits for nobody.
+(``tests/stress_threads.py`` has the minimal program that shows the fault.)
 """
+
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -41,7 +44,7 @@ def _solve_factored(factor: Array, right: Array) -> Array:
     return jax.lax.linalg.triangular_solve(factor, half, left_side=True, lower=True, transpose_a=True)
 
 
-def _over_groups(function: sequential_vmap, *groups: Array) -> Array:
+def _over_groups(function: Callable, *groups: Array) -> Array:
     """Apply a function of matrices to each group; a single one needs no loop."""
     if len(groups[0]) == 1:
         return function(*[group[0] for group in groups])[None]

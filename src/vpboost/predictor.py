@@ -24,6 +24,8 @@ ACTIVATIONS = {
     "softplus": lambda x: np.logaddexp(x, 0),
     "sin": np.sin,
 }
+#: Inputs are cut off at so many spreads from their mean, logarithms of predictions at this.
+FARTHEST, MOST_LOG = 1e6, 600.0
 DTYPES = {"F32": "<f4", "F64": "<f8", "I64": "<i8", "BOOL": "?"}
 
 
@@ -41,7 +43,7 @@ class Predictor:
             return np.array(self.content["classes"])[self.predict_proba(X).argmax(axis=1)]
         raw, target = self.raw(X), self.content["target"]
         scale, shift = self.arrays["target.scale"], self.arrays["target.shift"]
-        values = scale * (np.exp(raw) if target["kind"] == "log" else raw) + shift
+        values = scale * (to_rates(raw) if target["kind"] == "log" else raw) + shift
         return values[:, 0] if self.content["single_output"] else values
 
     def predict_proba(self, X):
@@ -68,27 +70,28 @@ class Predictor:
         if np.isinf(numbers).any():
             raise ValueError("X has infinite values; use NaN for missing ones")
         known = np.isfinite(numbers)
-        scaled = np.where(arrays["encoder.constant"], 0, (numbers - arrays["encoder.mean"]) / arrays["encoder.scale"])
-        scaled = np.where(known, scaled, 0)
+        scaled = standardise(numbers, *(arrays[f"encoder.{name}"] for name in ("mean", "scale", "constant")))
         if numbers.ndim > 2:
             return scaled
         parts = [scaled, ~known[:, encoder["missing"]]]
         for names, category in zip(texts, encoder["categories"], strict=True):
             parts.append(np.array(names, object)[:, None] == np.array(category["levels"], object))
         for i, extra in enumerate(encoder["extras"]):
-            own = {name: arrays[f"encoder.extra.{i}.{name}"] for name in ("knots", "mean", "scale")}
-            values = scaled[:, extra["column"]]
+            prefix, values = f"encoder.extra.{i}.", scaled[:, extra["column"]]
+            own = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
             if extra["encoding"] == "quantile":
-                columns = spline(own["knots"], arrays[f"encoder.extra.{i}.coefficients"], values)[:, None]
-            else:
+                columns = spline(own["knots"], own["coefficients"], values)[:, None]
+            elif extra["encoding"] == "spline":
                 columns = steps(own["knots"], values)
+            else:
+                columns = waves(own["frequencies"], own["phases"], values)
             parts.append(np.where(known[:, [extra["column"]]], (columns - own["mean"]) / own["scale"], 0))
         return np.concatenate([np.asarray(part, float) for part in parts], axis=1)
 
     def columns(self, X):
         """Return the numeric inputs as one array, and the names of each categorical column's values."""
         categories, names = self.content["encoder"]["categories"], self.content["feature_names"]
-        if not categories and not hasattr(X, "columns"):
+        if not hasattr(X, "columns") and not categories and not self.content["encoder"].get("times"):
             return np.asarray(X, float), []
         if hasattr(X, "columns"):
             lacking = [name for name in names or [] if name not in list(X.columns)]
@@ -99,8 +102,11 @@ class Predictor:
             table = [list(column) for column in np.asarray(X, object).T]
         if len(table) != self.content["n_features_in"]:
             raise ValueError(f"X must have {self.content['n_features_in']} columns, got {len(table)}")
-        numeric = [table[j] for j in self.content["encoder"]["numeric"]]
-        numbers = [[np.nan if is_missing(value) else float(value) for value in column] for column in numeric]
+        times = [column for column, _ in self.content["encoder"].get("times", [])]
+        numbers = [
+            [seconds(value) if j in times else np.nan if is_missing(value) else float(value) for value in table[j]]
+            for j in self.content["encoder"]["numeric"]
+        ]
         n_rows = len(table[0])
         return np.array(numbers, float).reshape(-1, n_rows).T, [
             [level_name(value) for value in table[category["column"]]] for category in categories
@@ -145,6 +151,44 @@ def level_name(value):
         return value.isoformat()
     whole = isinstance(value, float | np.floating) and float(value).is_integer()
     return str(int(value)) if whole else str(value)
+
+
+def seconds(value):
+    """Return a date or time as seconds since 1970 (in UTC if it has a time zone), a span of time as seconds."""
+    if is_missing(value):
+        return np.nan
+    if hasattr(value, "total_seconds"):
+        return value.total_seconds()
+    if isinstance(value, np.timedelta64):
+        return float(value / np.timedelta64(1, "s"))
+    if hasattr(value, "hour") and not hasattr(value, "year"):  # a time of day
+        return 3600 * value.hour + 60 * value.minute + value.second + value.microsecond / 1e6
+    if getattr(value, "tzinfo", None) is not None:
+        return value.timestamp()
+    return float((np.datetime64(value) - np.datetime64(0, "s")) / np.timedelta64(1, "s"))
+
+
+def standardise(numbers, mean, scale, constant):
+    """Return numbers of order one, 0 for missing ones and in constant columns.
+
+    Beyond a million spreads they stay where they are: predictions are finite, however far from the training data.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        scaled = (numbers - mean) / scale
+        if not np.isfinite(scaled).all():
+            scaled = np.where(np.isfinite(scaled), scaled, numbers / scale - mean / scale)  # the difference overflowed
+    return np.where(constant | np.isnan(numbers), 0.0, np.clip(scaled, -FARTHEST, FARTHEST))
+
+
+def waves(frequencies, phases, values):
+    """Return sines, then cosines, of values at some frequencies."""
+    angles = values[:, None] * frequencies + phases
+    return np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
+
+
+def to_rates(raw):
+    """Return what a log link makes of raw predictions, within what double precision holds."""
+    return np.exp(np.clip(raw, -MOST_LOG, MOST_LOG))
 
 
 def spline(knots, coefficients, values):

@@ -4,8 +4,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .encodings import ENCODINGS
-from .predictor import level_name
+from .encodings import ENCODINGS, Cycles
+from .frames import Table, is_frame, read_table
+from .predictor import FARTHEST, standardise, to_rates
 from .sources import MANY_ROWS, Rows
 
 
@@ -29,7 +30,8 @@ class InputEncoder:
     """Standardises numeric columns, one-hot encodes categorical ones and marks missing values.
 
     ``encoding`` adds columns to every numeric one of more than two values: none ("plain"), its normal score
-    ("quantile") or smooth steps between its quantiles ("spline"); see :mod:`vpboost.encodings`.
+    ("quantile") or smooth steps between its quantiles ("spline"); see :mod:`vpboost.encodings`. Dates are numbers, and
+    their place in the day, the week and the year is added in any case.
 
     Every encoded column belongs to one input column (``sources_``). A missing number becomes the column's mean (zero
     after scaling) and, when the training data has any in that column, one in an indicator column. A missing category is
@@ -48,27 +50,28 @@ class InputEncoder:
         if n_rows(X) > MANY_ROWS and not is_frame(X):
             chosen = random_rows(n_rows(X), MANY_ROWS)
             X, weight = X[chosen], weight[chosen]
-        numbers, texts = split_columns(X)
+        table = read_table(X) if is_frame(X) else X
+        numbers, texts = parts_of(table)
         self.shape_ = numbers.shape[1:]
         self.numeric_ = [j for j in range(n_columns(X)) if j not in texts]
+        kinds = enumerate(table.kinds) if isinstance(table, Table) else ()
+        self.times_ = {j: kind for j, kind in kinds if kind in ("datetime", "timedelta")}
+        self.mean_, self.scale_, self.constant_ = statistics(numbers, weight)
         present = np.isfinite(numbers)
-        axes = (0,) if numbers.ndim == 2 else None
-        weights = np.broadcast_to(weight.reshape(-1, *[1] * (numbers.ndim - 1)), numbers.shape) * present
-        total = np.maximum(weights.sum(axis=axes), np.finfo(float).tiny)
-        filled = np.where(present, numbers, 0.0)
-        self.mean_ = (weights * filled).sum(axis=axes) / total
-        centred = np.where(present, filled - self.mean_, 0.0)
-        # divided by the largest first: squares of huge or tiny numbers must not over- or underflow
-        largest = np.maximum(np.abs(centred).max(axis=axes), np.finfo(float).tiny)
-        spread = largest * np.sqrt((weights * (centred / largest) ** 2).sum(axis=axes) / total)
-        negligible = spread <= 1e-12 * np.maximum(np.abs(self.mean_), np.finfo(float).tiny)
-        self.scale_ = np.where(negligible, 1.0, spread)
-        self.constant_ = negligible
         self.missing_ = np.flatnonzero(~present.all(axis=0)) if numbers.ndim == 2 else np.zeros(0, dtype=int)
-        self.categories_ = [Categories(j, tuple(sorted(set(column)))) for j, column in texts.items()]
+        self.categories_ = [Categories(j, tuple(sorted(set(names)))) for j, names in texts.items()]
         self.extras_ = self._fit_extras(numbers, weight)
         self.sources_ = self.find_sources()
         return self
+
+    def kinds(self) -> list[str]:
+        """Return the kind of each column of a data frame; see :mod:`vpboost.frames`."""
+        categorical, n_columns = {c.column for c in self.categories_}, len(self.numeric_) + len(self.categories_)
+        return ["category" if j in categorical else self.times_.get(j, "number") for j in range(n_columns)]
+
+    def read(self, X: Any) -> Any:
+        """Return inputs as an array, or a data frame as a table whose columns are of the kinds in training."""
+        return read_table(X, self.kinds()) if is_frame(X) else X
 
     def find_sources(self) -> np.ndarray:
         """Return the input column that each encoded column belongs to."""
@@ -83,37 +86,36 @@ class InputEncoder:
         )
 
     def _fit_extras(self, numbers: np.ndarray, weight: np.ndarray) -> list[Extra]:
-        if self.encoding == "plain" or numbers.ndim > 2:
+        if numbers.ndim > 2:
             return []
         scaled, extras = self._scaled(numbers), []
+        options = {"n_bins": spline_bins(numbers.shape[1])} if self.encoding == "spline" else {}
         for j in range(numbers.shape[1]):
             present = np.isfinite(numbers[:, j]) & (weight > 0)
             values, weights = scaled[present, j], weight[present]
             if len(np.unique(values)) <= 2:
                 continue
-            options = {"n_bins": spline_bins(numbers.shape[1])} if self.encoding == "spline" else {}
-            encoding = ENCODINGS[self.encoding].fit(values, weights, **options)
-            columns = encoding(values)
-            mean = np.average(columns, axis=0, weights=weights)
-            spread = np.sqrt(np.average((columns - mean) ** 2, axis=0, weights=weights))
-            extras.append(Extra(j, encoding, mean, np.where(spread > 0, spread, 1.0)))
+            if self.encoding != "plain":
+                extras.append(extra_of(j, ENCODINGS[self.encoding].fit(values, weights, **options), values, weights))
+            if self.times_.get(self.numeric_[j]) == "datetime":
+                cycles = Cycles.fit(numbers[present, j], self.mean_[j], self.scale_[j])
+                if len(cycles.frequencies):
+                    extras.append(extra_of(j, cycles, values, weights))
         return extras
 
     def _scaled(self, numbers: np.ndarray) -> np.ndarray:
         """Return standardised numbers; constant columns and missing values are zero."""
-        with np.errstate(over="ignore"):
-            scaled = np.where(self.constant_, 0.0, (numbers - self.mean_) / self.scale_)
-        return np.where(np.isfinite(numbers), scaled, 0.0)
+        return standardise(numbers, self.mean_, self.scale_, self.constant_)
 
     def transform(self, X: Any) -> np.ndarray:
         """Return encoded inputs, float64, of order one."""
-        numbers, texts = split_columns(X, [c.column for c in self.categories_])
+        numbers, texts = parts_of(self.read(X))
         scaled = self._scaled(numbers)
         if numbers.ndim > 2:
             return scaled
         parts = [scaled, ~np.isfinite(numbers[:, self.missing_])]
         for column, levels in self.categories_:
-            parts.append(np.asarray(texts[column], dtype=object)[:, None] == np.array(levels, dtype=object)[None])
+            parts.append(texts[column][:, None] == np.array(levels, dtype=object)[None])
         for extra in self.extras_:
             columns = (extra.encoding(scaled[:, extra.column]) - extra.mean) / extra.scale
             parts.append(np.where(np.isfinite(numbers[:, extra.column])[:, None], columns, 0.0))
@@ -122,13 +124,15 @@ class InputEncoder:
     def gradient(self, encoded: np.ndarray, X: Any, n_inputs: int) -> np.ndarray:
         """Turn derivatives by encoded columns at ``X``, ``(rows, K, D)``, into derivatives by the user's columns.
 
-        A categorical column has no derivative: its entries are zero. So are those of missing values.
+        A categorical column has no derivative: its entries are zero. So are those of missing values, and beyond
+        ``FARTHEST`` spreads. Derivatives by times are per second.
         """
         slope = np.where(self.constant_, 0.0, 1 / self.scale_)
-        if encoded.ndim > 3:
-            return encoded * slope
-        numbers, _ = split_columns(X, [c.column for c in self.categories_])
+        numbers, _ = parts_of(self.read(X))
         scaled, end = self._scaled(numbers), encoded.shape[2]
+        moves = np.isfinite(numbers) & (np.abs(scaled) < FARTHEST)
+        if encoded.ndim > 3:
+            return np.where(moves[:, None], encoded * slope, 0.0)
         by_scaled = encoded[:, :, : len(self.numeric_)].copy()
         for extra in reversed(self.extras_):
             steepness = extra.encoding.slope(scaled[:, extra.column]) / extra.scale
@@ -136,8 +140,40 @@ class InputEncoder:
             by_scaled[:, :, extra.column] += np.einsum("rkd,rd->rk", encoded[:, :, begin:end], steepness)
             end = begin
         gradient = np.zeros((*encoded.shape[:2], n_inputs))
-        gradient[:, :, self.numeric_] = np.where(np.isfinite(numbers)[:, None], by_scaled * slope, 0.0)
+        gradient[:, :, self.numeric_] = np.where(moves[:, None], by_scaled * slope, 0.0)
         return gradient
+
+
+def statistics(numbers: np.ndarray, weight: np.ndarray) -> tuple[Any, Any, Any]:
+    """Return mean, spread and "is constant" of each column, of images as a whole; missing numbers do not count.
+
+    Numbers may be huge, tiny or far from zero: they are divided by a power of two and moved near zero before anything
+    is squared or added up.
+    """
+    axes = (0,) if numbers.ndim == 2 else None
+    present = np.isfinite(numbers)
+    weights = np.broadcast_to(weight.reshape(-1, *[1] * (numbers.ndim - 1)), numbers.shape) * present
+    total = np.maximum(weights.sum(axis=axes), np.finfo(float).tiny)
+    largest = np.abs(np.where(present, numbers, 0.0)).max(axis=axes)
+    unit = np.exp2(np.ceil(np.log2(np.maximum(largest, np.finfo(float).tiny))) - 1)
+    small = np.where(present, numbers, 0.0) / unit
+    first = small[np.argmax(present, axis=0), np.arange(small.shape[1])] if numbers.ndim == 2 else small.flat[0]
+    moved = np.where(present, small - first, 0.0)
+    shift = (weights * moved).sum(axis=axes) / total
+    centred = np.where(present, moved - shift, 0.0)
+    farthest = np.maximum(np.abs(centred).max(axis=axes), np.finfo(float).tiny)
+    spread = farthest * np.sqrt((weights * (centred / farthest) ** 2).sum(axis=axes) / total)
+    # what remains after rounding of equal numbers, and what is too small to divide by
+    constant = (spread <= 16 * np.finfo(float).eps * np.abs(first + shift)) | (spread * unit < np.finfo(float).tiny)
+    return unit * (first + shift), np.where(constant, 1.0, spread * unit), constant
+
+
+def extra_of(column: int, encoding: Any, values: np.ndarray, weights: np.ndarray) -> Extra:
+    """Return an encoding of a column with the mean and spread of what it adds."""
+    columns = encoding(values)
+    mean = np.average(columns, axis=0, weights=weights)
+    spread = np.sqrt(np.average((columns - mean) ** 2, axis=0, weights=weights))
+    return Extra(column, encoding, mean, np.where(spread > 1e-9, spread, 1.0))
 
 
 def spline_bins(n_columns: int) -> int:
@@ -151,46 +187,57 @@ class TargetScaler:
     def __init__(self, kind: str):
         self.kind = kind
 
-    def fit(self, target: np.ndarray, weight: np.ndarray) -> "TargetScaler":
-        """Learn the scale from training targets and their weights."""
+    def fit(self, target: np.ndarray, weight: np.ndarray, robust: bool = False) -> "TargetScaler":
+        """Learn the scale from training targets and their weights.
+
+        A ``robust`` scale is by quantiles: a few targets, however large, do not change it.
+        """
         n_outputs = target.shape[1] if target.ndim == 2 else 1
         self.shift_, self.scale_ = np.zeros(n_outputs), np.ones(n_outputs)
         if self.kind == "none":
             return self
-        mean = np.average(target, axis=0, weights=weight)
         if self.kind == "log":
+            mean = np.average(target, axis=0, weights=weight)
             self.scale_ = np.where(mean > 0, mean, 1.0)
             return self
-        centred = target - mean
-        largest = np.maximum(np.abs(centred).max(axis=0), np.finfo(float).tiny)
-        spread = largest * np.sqrt(np.average((centred / largest) ** 2, axis=0, weights=weight))
-        self.shift_, self.scale_ = mean, np.where(spread > 1e-12 * np.abs(mean), spread, 1.0)
+        self.shift_, self.scale_, _ = statistics(target, weight)
+        if robust:
+            pairs = [robust_statistics(column, weight) for column in target.T]
+            spread = np.array([s if s > 0 else whole for (_, s), whole in zip(pairs, self.scale_, strict=True)])
+            self.shift_, self.scale_ = np.array([middle for middle, _ in pairs]), spread
         return self
 
     def transform(self, target: np.ndarray) -> np.ndarray:
-        """Return scaled targets."""
-        return target if self.kind == "none" else (target - self.shift_) / self.scale_
+        """Return scaled targets, cut off at a million spreads: a wild one must not drown the sums over all rows."""
+        if self.kind == "none":
+            return target
+        if self.kind == "log":
+            return target / self.scale_
+        return standardise(target, self.shift_, self.scale_, False)
 
     def inverse(self, raw: np.ndarray) -> np.ndarray:
         """Return predictions in the user's units from raw ones."""
-        return self.scale_ * (np.exp(raw) if self.kind == "log" else raw) + self.shift_
+        return self.scale_ * (to_rates(raw) if self.kind == "log" else raw) + self.shift_
 
     def slope(self, raw: np.ndarray) -> np.ndarray:
         """Return the derivative of :meth:`inverse`."""
-        return self.scale_ * (np.exp(raw) if self.kind == "log" else np.ones_like(raw))
+        return self.scale_ * (to_rates(raw) if self.kind == "log" else np.ones_like(raw))
 
 
-def is_frame(X: Any) -> bool:
-    """Say whether ``X`` is a pandas or polars data frame (or behaves like one)."""
-    return hasattr(X, "columns") and hasattr(X, "__getitem__") and hasattr(X, "shape")
+def robust_statistics(values: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
+    """Return the weighted median and the spread of a normal law with the same quartiles.
 
-
-def names_of(y: Any) -> list[str] | None:
-    """Return the names of a data frame's columns, or of a single column; None for what has none."""
-    names: list[Any] = (
-        list(y.columns) if is_frame(y) else [y.name] if hasattr(y, "name") and hasattr(y, "dtype") else [None]
-    )
-    return names if all(type(name) is str for name in names) else None
+    Where half of the values are equal, quantiles farther out are taken; the spread is zero if no such pair differs.
+    """
+    for tail, width in ((0.25, 1.349), (0.1, 2.563), (0.02, 4.107)):
+        levels = [tail, 0.5, 1 - tail]
+        low, median, high = np.quantile(values, levels, weights=weight, method="inverted_cdf")
+        spread = float(high / width - low / width)
+        if spread > 16 * np.finfo(float).eps * abs(median) and spread >= np.finfo(float).tiny:
+            break
+    else:
+        spread = 0.0
+    return float(median), spread
 
 
 def n_rows(X: Any) -> int:
@@ -212,58 +259,16 @@ def random_rows(n: int, about: int) -> np.ndarray:
     return np.unique(np.random.default_rng(0).integers(0, n, about))
 
 
-def has_text(X: Any) -> bool:
-    """Say whether a data frame has columns that are not numbers."""
-    return any(column_values(X[name]).dtype.kind not in "biuf" for name in X.columns)
-
-
 def n_columns(X: Any) -> int:
     """Return the number of input columns."""
     return X.shape[1]
 
 
-def split_columns(X: Any, categorical: list[int] | None = None) -> tuple[np.ndarray, dict[int, list[str]]]:
-    """Return the numeric columns as float64 (missing as NaN) and the categorical ones as lists of text.
-
-    ``categorical`` names the columns to read as text; by default all columns of a data frame that are not numeric.
-    """
-    if not is_frame(X):
-        return np.asarray(X if isinstance(X, np.ndarray) else X[:], dtype=np.float64), {}
-    texts, numbers = {}, []
-    for j, name in enumerate(X.columns):
-        values = column_values(X[name])
-        as_text = values.dtype.kind not in "biuf" if categorical is None else j in categorical
-        if as_text:
-            texts[j] = [level_name(value) for value in values]
-        else:
-            numbers.append(as_numbers(values, name))
-    matrix = np.stack(numbers, axis=1) if numbers else np.zeros((X.shape[0], 0))
-    return matrix, texts
-
-
-def column_values(column: Any) -> np.ndarray:
-    """Return one data-frame column as a NumPy array; nullable numbers become floats with NaN."""
-    dtype = str(getattr(column, "dtype", ""))
-    if dtype in ("boolean", "Float32", "Float64") or dtype.startswith(("Int", "UInt")):
-        try:
-            return column.to_numpy(dtype=np.float64, na_value=np.nan)  # pandas
-        except TypeError:
-            return np.asarray(column.to_numpy(), dtype=np.float64)  # polars
-    if dtype == "category":  # pandas; as objects at once: whole numbers beside missing values would turn into floats
-        return np.asarray(column.astype(object), dtype=object)
-    values = np.asarray(column)
-    return values.astype(object) if dtype.lower().startswith(("categorical", "enum")) else values
-
-
-def as_numbers(values: np.ndarray, name: Any) -> np.ndarray:
-    """Return values as float64; raise ``ValueError`` naming the column if they are not numbers, or infinite."""
-    try:
-        numbers = values.astype(np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"column {name!r} was numeric in training, got values of type {values.dtype}") from error
-    if np.isinf(numbers).any():
-        raise ValueError(f"column {name!r} has infinite values; use NaN for missing ones")
-    return numbers
+def parts_of(X: Any) -> tuple[np.ndarray, dict[int, np.ndarray]]:
+    """Return the numbers of inputs as float64 (missing as NaN) and the names in categorical columns, by their place."""
+    if isinstance(X, Table):
+        return X.numbers, X.texts
+    return np.asarray(X if isinstance(X, np.ndarray) else X[:], dtype=np.float64), {}
 
 
 #: Larger tables are not sorted, which would cost more than it is worth.

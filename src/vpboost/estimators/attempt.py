@@ -15,10 +15,11 @@ from ..boosting import Boosted, Stage, boost
 from ..callbacks import Checkpoint, Progress
 from ..checkpoint import CheckpointError, digest, read_checkpoint, read_facts
 from ..data import SAMPLE_ROWS, evenly_spaced
+from ..frames import Table
 from ..initial import example
 from ..losses import MulticlassCrossEntropy
 from ..metrics import score_function
-from ..preprocessing import InputEncoder, is_frame, n_rows, take
+from ..preprocessing import InputEncoder, n_rows, take
 from ..sources import MANY_ROWS, Rows, chunks
 from .portfolio import PILOT_RATE, PILOT_STAGES, TIE, Profile
 
@@ -53,7 +54,7 @@ class Attempt:
 
     def _prepare(self, part: Part) -> Part:
         target = self.model.target_scaler_.transform(self.model.loss_.prepare_targets(part[1]))
-        if n_rows(part[0]) > MANY_ROWS and not is_frame(part[0]):
+        if n_rows(part[0]) > MANY_ROWS and not isinstance(part[0], Table):
             target = target if target.dtype.kind == "i" else target.astype(self.model.dtype)
             return Rows(part[0], encode=self.encoder.transform), target, part[2]
         return self.encoder.transform(part[0]), target, part[2]
@@ -180,23 +181,30 @@ def describe_setting(value: Any) -> str:
 
 def hold_out(
     target: np.ndarray, groups: np.ndarray, fraction: float, seed: int, keep_classes: bool
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rows to train on and those set aside, whole groups; with ``keep_classes`` the former have every class.
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return the rows to train on and about this fraction set aside; with ``keep_classes`` the former have every class.
 
-    Rows of equal inputs are one group: were they torn apart, training would see the same inputs with other targets.
+    Rows of equal inputs are one group and stay together as far as they can: were they torn apart, training would see
+    the same inputs with other targets. Groups too large for that are split. None if no row can be spared.
     """
-    order = np.random.default_rng(seed).permutation(int(groups.max()) + 1)
-    if keep_classes:
-        order = order[~np.isin(order, groups[np.unique(target, return_index=True)[1]])]
-    sizes = np.cumsum(np.bincount(groups)[order])
-    aside = np.flatnonzero(np.isin(groups, order[sizes <= round(fraction * len(target))]))
-    train = np.setdiff1d(np.arange(len(target)), aside)
-    if not len(aside) or not len(train):
-        raise ValueError(
-            f"validation_fraction={fraction} of {len(target)} rows leaves no row to train on or to validate with; give "
-            "X_val and y_val or set early_stopping_rounds=None"
-        )
-    return train, aside
+    rng, wanted = np.random.default_rng(seed), max(round(fraction * len(target)), 1)
+    order, sizes = rng.permutation(int(groups.max()) + 1), np.bincount(groups)
+    needed = np.unique(target, return_index=True)[1] if keep_classes else np.flatnonzero(groups == order[-1])[:1]
+    whole = order[~np.isin(order, groups[needed])]
+    ends = np.cumsum(sizes[whole])
+    n_first = int(np.searchsorted(ends, wanted, side="right"))
+    chosen, room = whole[:n_first].tolist(), wanted - (int(ends[n_first - 1]) if n_first else 0)
+    for group in whole[n_first:] if room else ():
+        if sizes[group] <= room:
+            chosen.append(group)
+            room -= int(sizes[group])
+    aside = np.isin(groups, chosen)
+    if room > wanted // 2:
+        left = np.setdiff1d(np.flatnonzero(~aside), needed)
+        aside[rng.permutation(left)[:room]] = True
+    if not aside.any():
+        return None
+    return np.flatnonzero(~aside), np.flatnonzero(aside)
 
 
 def sample_part(part: Part, most: int, seed: int) -> Part:

@@ -5,6 +5,7 @@ import warnings
 from typing import Any
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
@@ -13,14 +14,20 @@ from ..callbacks import EarlyStopping, Progress, ProgressDisplay
 from ..checkpoint import read_facts
 from ..compilation import forget_programs_if_many
 from ..data import check_weights, evenly_spaced
+from ..ensemble import Ensemble
 from ..files.model import save_model
+from ..frames import Table, column_names, in_seconds, is_all_numbers, is_arrow, is_frame, names_of, read_table
 from ..interpreter import using
-from ..light import LightEnsemble
-from ..preprocessing import MOST_SORTED, TargetScaler, canonical_rows, has_text, is_frame, n_rows, names_of, take
+from ..light import LightEnsemble, accurate
+from ..losses import PseudoHuber, Quantile
+from ..preprocessing import MOST_SORTED, TargetScaler, canonical_rows, n_rows, take
 from ..sources import MANY_ROWS, chunks, is_stream, read_stream
-from .attempt import Attempt, Part, hold_out, race, sample_part, take_part
-from .portfolio import LEAST_ROWS, RACE_ROWS, Profile, profiles
+from .attempt import Attempt, Part, describe_setting, hold_out, race, sample_part, take_part
+from .portfolio import LEAST_ROWS, RACE_ROWS, Profile, fallback, fix, profiles
 from .settings import Settings
+
+#: Parameters that belong to a model from its first stage on. (Encodings and the like are in its profile.)
+BINDING = "loss", "featurizer", "width", "depth", "activation", "eval_metric", "validation_fraction", "dtype"
 
 
 class BaseVPBoost(Settings):
@@ -28,9 +35,11 @@ class BaseVPBoost(Settings):
 
     boosted_: Boosted
     _light: LightEnsemble | None  #: the ensemble in NumPy; None if it cannot be
+    _accurate: Ensemble  #: the ensemble for XLA
     _importance_rows: Any  #: some training rows as the learners see them, until importances are computed
     _importances: np.ndarray | None  #: None until they are asked for
     profile_: Profile
+    kinds_: list[str] | None  #: what each column of a data frame holds (see :mod:`vpboost.frames`); None if all numbers
     seed_: int
     evals_result_: dict[str, list[float]]
     target_names_: list[str] | None
@@ -78,11 +87,13 @@ class BaseVPBoost(Settings):
         self
         """
         loss_given = self._check_settings()
+        going_on = self.warm_start and hasattr(self, "boosted_")
+        if going_on:
+            self._check_unchanged()
         names = names_of(y)
         if is_stream(X):
             names = [y] if isinstance(y, str) else None if y is None else list(y)
             X, y = read_stream(X, y)
-        going_on = self.warm_start and hasattr(self, "boosted_")
         if going_on and resume_from is not None:
             raise ValueError("resume_from and going on by warm_start=True exclude each other; use a fresh estimator")
         inputs = self._check_inputs(X, reset=not going_on)
@@ -98,7 +109,9 @@ class BaseVPBoost(Settings):
         untouched = len(rows) == n_rows(inputs) > MOST_SORTED
         data = (inputs, target, weight) if untouched else (take(inputs, rows), target[rows], weight)
         del rows  # large tables
-        train, held_out = self._split(data, groups, X_val, y_val, sample_weight_val, eval_set, seed)
+        # a fit that goes on keeps its validation rows: they must not be trained on
+        aside_by = self.seed_ if going_on else seed
+        train, held_out = self._split(data, groups, X_val, y_val, sample_weight_val, eval_set, aside_by)
         self._check_trimmed(train[1])
         if going_on:
             attempt = Attempt(self, self.profile_, train, held_out, self.input_encoder_)
@@ -106,7 +119,8 @@ class BaseVPBoost(Settings):
             attempt.scores = [*scores, *[float("nan")] * (self.n_iter_ - len(scores))]
             return self._boost(attempt, seed, self.boosted_)
         self.loss_, kind = self._resolve_loss(loss_given)
-        self.target_scaler_ = TargetScaler(kind).fit(self.loss_.prepare_targets(train[1]), train[2])
+        prepared, robust = self.loss_.prepare_targets(train[1]), isinstance(self.loss_, PseudoHuber | Quantile)
+        self.target_scaler_ = TargetScaler(kind).fit(prepared, train[2], robust)
         self.race_: dict[Profile, float] = {}
         self.seed_ = seed
         if facts is not None:
@@ -126,12 +140,13 @@ class BaseVPBoost(Settings):
         choices = profiles(self.encoding, self.inherit, self.max_features, np.shape(train[0]))
         if len(choices) == 1:
             return Attempt(self, choices[0], train, held_out), False
+        parts: tuple[Part, Any] = (train, held_out)
         if held_out is None:
             rows = hold_out(train[1], groups, self.validation_fraction, seed, self._is_classifier)
-            parts = [take_part(train, part) for part in rows]
-        else:
-            parts = [train, held_out]
-        parts = [sample_part(part, most, seed) for part, most in zip(parts, RACE_ROWS, strict=True)]
+            if rows is None:  # nothing to compare by
+                return Attempt(self, fallback(self.encoding, self.inherit, self.max_features), train, None), False
+            parts = take_part(train, rows[0]), take_part(train, rows[1])
+        parts = sample_part(parts[0], RACE_ROWS[0], seed), sample_part(parts[1], RACE_ROWS[1], seed)
         encoded: dict[str, Attempt] = {}
         for profile in choices:
             if profile.encoding not in encoded:
@@ -176,6 +191,7 @@ class BaseVPBoost(Settings):
         if boosted.status.startswith("interrupted"):
             warnings.warn(f"fit {boosted.status}; the model of those stages is kept", UserWarning, stacklevel=4)
         self.profile_, self.input_encoder_, self.boosted_ = attempt.profile, attempt.encoder, boosted
+        self._begun_with = self._binding_settings()
         history, scores = boosted.history, attempt.scores if attempt.held_out is not None else []
         self.history_ = {name: np.array([getattr(r, name) for r in history]) for name in Record._fields}
         self.n_iter_ = len(history)
@@ -187,14 +203,31 @@ class BaseVPBoost(Settings):
             score = scores[best]
             kept = int(self.history_["accepted"][: best + 1].sum())
         self._keep(kept, score)
+        if cut_at_best and boosted.status == "all stages done":
+            self._warn_if_unfinished(scores)
         self._importance_rows, self._importances = np.array(evenly_spaced(attempt.train[0], 512)), None
         return self
+
+    def _warn_if_unfinished(self, scores: list[float]) -> None:
+        """Warn if the last stages of all brought more than a hundredth of what was gained on the validation data."""
+        best, patience = float(np.nanmin(scores)), 10
+        if len(scores) > 1 and scores[-patience:][0] - best > 0.01 * (scores[0] - best):
+            warnings.warn(
+                f"all n_estimators={self.n_estimators} stages are done and the validation score was still improving; "
+                "raise n_estimators (early stopping ends the fit in time) or learning_rate",
+                ConvergenceWarning,
+                stacklevel=5,
+            )
 
     def _keep(self, n_learners: int, score: float) -> None:
         """Cut the ensemble after the best of its learners."""
         self.best_iteration_, self.best_score_ = n_learners, score
         self.ensemble_ = self.boosted_.ensemble.truncate(n_learners)
-        self._light = LightEnsemble.of(self.ensemble_)
+        self._set_predictors()
+
+    def _set_predictors(self) -> None:
+        """Prepare what predicts: NumPy for few rows, XLA for many."""
+        self._light, self._accurate = LightEnsemble.of(self.ensemble_), accurate(self.ensemble_)
 
     def save_model(self, path: Any) -> None:
         """Write the fitted model to one file, for :func:`vpboost.load_model`.
@@ -230,6 +263,24 @@ class BaseVPBoost(Settings):
         """Return targets in the shape of predictions."""
         return target
 
+    def _binding_settings(self) -> dict[str, str]:
+        """Return the parameters that belong to a model from its first stage on."""
+        return {name: describe_setting(getattr(self, name)) for name in BINDING}
+
+    def _check_unchanged(self) -> None:
+        """Raise ``ValueError`` if a fit that goes on by ``warm_start`` has other settings than it was begun with."""
+        for name, value in self._binding_settings().items():
+            if value != self._begun_with[name]:
+                raise ValueError(
+                    f"{name} cannot change while warm_start=True goes on with a model: it was begun with {name}="
+                    f"{self._begun_with[name]}, got {value}; set it back, or fit afresh with warm_start=False"
+                )
+        if fix(self.profile_, self.encoding, self.inherit, self.max_features) != self.profile_:
+            raise ValueError(
+                "encoding, inherit and max_features cannot change while warm_start=True goes on with a model: it has "
+                f"{self.profile_}; set them to that or to 'auto', or fit afresh with warm_start=False"
+            )
+
     def _early_stopping(self, held_out: tuple | None) -> EarlyStopping | None:
         if held_out is None or self.early_stopping_rounds is None:
             return None
@@ -238,8 +289,8 @@ class BaseVPBoost(Settings):
     def _seed(self, earlier: int | None) -> int:
         """Return the seed of a fit; one that goes on keeps its earlier seed unless ``random_state`` is a number."""
         if isinstance(self.random_state, int | np.integer):
-            if self.random_state < 0:
-                raise ValueError(f"random_state must not be negative, got {self.random_state!r}")
+            if not 0 <= self.random_state < 2**32:
+                raise ValueError(f"random_state must be from 0 to 2**32 - 1, got {self.random_state!r}")
             return int(self.random_state)
         if earlier is not None:
             return earlier
@@ -248,20 +299,33 @@ class BaseVPBoost(Settings):
     def _check_inputs(self, X: Any, reset: bool) -> Any:
         if is_stream(X):
             raise TypeError(f"X must be an array or a data frame, got {type(X).__name__}; read it first")
+        if hasattr(X, "collect") and not hasattr(X, "shape"):
+            raise TypeError(f"X must be an array or a data frame, got {type(X).__name__}: collect it first")
         if reset:
-            self.has_categories_ = is_frame(X) and has_text(X)
-        if self.has_categories_:
-            if not is_frame(X):
-                raise ValueError("X must be a data frame with the columns of training, which had categories")
-            validate_data(self, X, skip_check_array=True, reset=reset)
-            if X.shape[0] == 0:
-                raise ValueError(f"Found array with 0 sample(s) (shape={X.shape}) while a minimum of 1 is required.")
-            return X
+            self.kinds_ = None
+        if is_frame(X) and (is_arrow(X) or self.kinds_ is not None or (reset and not is_all_numbers(X))):
+            return self._read_table(X, reset)
+        if self.kinds_ is not None:
+            raise ValueError("X must be a data frame with the columns of training, not all of which were numbers")
+        if isinstance(X, np.ndarray) and X.dtype.kind in "mM":
+            X = in_seconds(X)
         kept = [np.float64, np.float32]
-        X = validate_data(self, X, reset=reset, dtype=kept, ensure_all_finite="allow-nan", allow_nd=True)
+        with np.errstate(over="ignore", invalid="ignore"):  # sums of huge numbers
+            X = validate_data(self, X, reset=reset, dtype=kept, ensure_all_finite="allow-nan", allow_nd=True)
         if X.ndim > 2 and np.isnan(X).any():
             raise ValueError("X must not have missing values when it holds images")
         return X
+
+    def _read_table(self, X: Any, reset: bool) -> Any:
+        """Return a data frame read column by column: a table, or an array if all its columns are numbers."""
+        if X.shape[0] == 0:
+            raise ValueError(f"Found array with 0 sample(s) (shape={X.shape}) while a minimum of 1 is required.")
+        column_names(X)  # each occurs once
+        validate_data(self, X, skip_check_array=True, reset=reset)
+        table = read_table(X, None if reset else self.kinds_ or ["number"] * X.shape[1])
+        if reset and set(table.kinds) != {"number"}:
+            self.kinds_ = table.kinds
+        return table.numbers if self.kinds_ is None else table
 
     def _check_weight(self, sample_weight: Any, y: Any, n: int, name: str) -> np.ndarray:
         if sample_weight is None:
@@ -299,21 +363,26 @@ class BaseVPBoost(Settings):
         too_few = self.early_stopping_rounds == "auto" and len(data[1]) < LEAST_ROWS
         if self.early_stopping_rounds is None or too_few:
             return data, None
-        kept, aside = hold_out(data[1], groups, self.validation_fraction, seed, self._is_classifier)
-        return take_part(data, kept), take_part(data, aside)
+        parts = hold_out(data[1], groups, self.validation_fraction, seed, self._is_classifier)
+        if parts is None and self.early_stopping_rounds != "auto":
+            raise ValueError(
+                f"early_stopping_rounds={self.early_stopping_rounds} needs validation data, and of {len(data[1])} "
+                "different rows none can be spared; give X_val and y_val, or set early_stopping_rounds=None"
+            )
+        return (data, None) if parts is None else (take_part(data, parts[0]), take_part(data, parts[1]))
 
     # --- predictions --------------------------------------------------------------------------------------------------
 
     def _raw(self, X: Any) -> np.ndarray:
         inputs = self._known_inputs(X)
-        if n_rows(inputs) > MANY_ROWS and not is_frame(inputs):
+        if n_rows(inputs) > MANY_ROWS and not isinstance(inputs, Table):
             transform = self.input_encoder_.transform
-            parts = [self.ensemble_.predict(transform(part)) for part in chunks(inputs, MANY_ROWS)]
+            parts = [self._accurate.predict(transform(part)) for part in chunks(inputs, MANY_ROWS)]
             return np.concatenate(parts).astype(float)
         encoded = self.input_encoder_.transform(inputs)
         if self._light is not None and len(encoded) <= self._light.most_rows:
             return self._light.predict(encoded)
-        return self.ensemble_.predict(encoded).astype(float)
+        return self._accurate.predict(encoded).astype(float)
 
     def _known_inputs(self, X: Any) -> Any:
         """Check inputs of a fitted estimator."""
@@ -324,12 +393,13 @@ class BaseVPBoost(Settings):
         return inputs
 
     def __getstate__(self) -> Any:
-        return {name: value for name, value in super().__getstate__().items() if name != "_light"}
+        state = super().__getstate__().items()
+        return {name: value for name, value in state if name not in ("_light", "_accurate")}
 
     def __setstate__(self, state: Any) -> None:
         super().__setstate__(state)
         if hasattr(self, "ensemble_"):
-            self._light = LightEnsemble.of(self.ensemble_)
+            self._set_predictors()
 
     def _staged_raw(self, X: Any) -> np.ndarray:
         encoded = self.input_encoder_.transform(self._known_inputs(X))

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from scipy.special import log_softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils import assert_all_finite, compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
@@ -82,6 +83,10 @@ class VPBoostClassifier(ClassifierMixin, BaseVPBoost):
         """Return class probabilities, shape (n_samples, n_classes)."""
         return self._from_raw(self._raw(X))
 
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Return the logarithms of class probabilities, accurate for small ones, shape (n_samples, n_classes)."""
+        return log_softmax(self._logits(self._raw(X)), axis=1)
+
     def decision_function(self, X: Any) -> np.ndarray:
         """Return logits: (n_samples,) for two classes, else (n_samples, n_classes)."""
         raw = self._raw(X)
@@ -100,9 +105,13 @@ class VPBoostClassifier(ClassifierMixin, BaseVPBoost):
         _, slopes = self._raw_gradient(X)
         return slopes[:, 0] if slopes.shape[1] == 1 else slopes
 
-    def _from_raw(self, raw: np.ndarray) -> np.ndarray:
+    def _logits(self, raw: np.ndarray) -> np.ndarray:
+        """Return a logit for each class."""
         raw = np.asarray(raw, dtype=np.float64)
-        logits = np.concatenate([np.zeros_like(raw), raw], axis=1) if raw.shape[1] == 1 else raw
+        return np.concatenate([np.zeros_like(raw), raw], axis=1) if raw.shape[1] == 1 else raw
+
+    def _from_raw(self, raw: np.ndarray) -> np.ndarray:
+        logits = self._logits(raw)
         odds = np.exp(logits - logits.max(axis=1, keepdims=True))
         return odds / odds.sum(axis=1, keepdims=True)
 
@@ -121,9 +130,15 @@ class VPBoostClassifier(ClassifierMixin, BaseVPBoost):
 
     def _check_weight(self, sample_weight: Any, y: Any, n: int, name: str) -> np.ndarray:
         weight = super()._check_weight(sample_weight, y, n, name)
-        if self.class_weight is not None:
-            weight = weight * compute_sample_weight(self.class_weight, np.asarray(y).reshape(-1))
-        return weight
+        if self.class_weight is None:
+            return weight
+        by_class = compute_sample_weight(self.class_weight, np.asarray(y).reshape(-1))
+        bad = ~(np.isfinite(by_class) & (by_class >= 0))
+        if bad.any():
+            raise ValueError(f"class_weight must have finite weights that are not negative, got {by_class[bad][0]:g}")
+        if not (weight * by_class).any():
+            raise ValueError("class_weight and sample_weight leave no row with a positive weight")
+        return weight * by_class
 
     def _check_trimmed(self, target: np.ndarray) -> None:
         n_classes = len(np.unique(target))

@@ -64,6 +64,20 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
 
+def fix(profile: Profile, encoding: Any, inherit: Any, max_features: Any) -> Profile:
+    """Return a profile with what the user fixed."""
+    return Profile(
+        profile.encoding if encoding == "auto" else encoding,
+        profile.inherit if inherit == "auto" else float(inherit),
+        profile.max_features if max_features == "auto" else max_features,
+    )
+
+
+def fallback(encoding: Any, inherit: Any, max_features: Any) -> Profile:
+    """Return the profile where there is nothing to choose by."""
+    return fix(FALLBACK, encoding, inherit, max_features)
+
+
 def profiles(encoding: Any, inherit: Any, max_features: Any, shape: tuple[int, ...]) -> list[Profile]:
     """Return the profiles to choose from for training inputs of this shape, what the user fixed being fixed."""
     if len(shape) > 2:
@@ -71,18 +85,11 @@ def profiles(encoding: Any, inherit: Any, max_features: Any, shape: tuple[int, .
             raise ValueError(f"encoding={encoding!r} and max_features={max_features!r} are for tables; X holds images")
         return [Profile("plain", 0.0 if inherit == "auto" else float(inherit), None)]
 
-    def fix(profile: Profile) -> Profile:
-        return Profile(
-            profile.encoding if encoding == "auto" else encoding,
-            profile.inherit if inherit == "auto" else float(inherit),
-            profile.max_features if max_features == "auto" else max_features,
-        )
-
     if shape[0] < LEAST_ROWS:
-        return [fix(FALLBACK)]
+        return [fallback(encoding, inherit, max_features)]
     allowed = [p for p in PORTFOLIO if p.encoding != "spline" or shape[1] <= MOST_SPLINE_COLUMNS]
     if shape[0] > MOST_ENCODED_ROWS:
         allowed = [p for p in PORTFOLIO if p.encoding == "plain"]
     if encoding != "auto":  # the user's encoding with the other choices that go with it
         allowed = [p for p in PORTFOLIO if p.encoding == encoding]
-    return list(dict.fromkeys(fix(p) for p in allowed))
+    return list(dict.fromkeys(fix(p, encoding, inherit, max_features) for p in allowed))

@@ -4,9 +4,12 @@ from typing import Any
 
 import numpy as np
 
-from ..encodings import ENCODINGS, NormalScore, Steps
+from ..encodings import ENCODINGS, Cycles, NormalScore, Steps
 from ..preprocessing import Categories, Extra, InputEncoder, TargetScaler
-from .reader import Reader
+from .reader import Reader, brief
+
+#: Names of what may be added to a column.
+EXTRAS = {NormalScore: "quantile", Steps: "spline", Cycles: "cycles"}
 
 
 def encoder_parts(encoder: InputEncoder) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -17,8 +20,10 @@ def encoder_parts(encoder: InputEncoder) -> tuple[dict[str, Any], dict[str, np.n
         "numeric": [int(j) for j in encoder.numeric_],
         "missing": [int(j) for j in encoder.missing_],
         "categories": [{"column": int(c.column), "levels": list(c.levels)} for c in encoder.categories_],
-        "extras": [{"column": int(e.column), "encoding": encoder.encoding} for e in encoder.extras_],
+        "extras": [{"column": int(e.column), "encoding": EXTRAS[type(e.encoding)]} for e in encoder.extras_],
     }
+    if encoder.times_:
+        content["times"] = [[int(j), kind] for j, kind in encoder.times_.items()]
     arrays = {
         "encoder.mean": np.asarray(encoder.mean_, float),
         "encoder.scale": np.asarray(encoder.scale_, float),
@@ -37,6 +42,7 @@ def encoder_from(reader: Reader) -> InputEncoder:
     part.require(encoder.encoding in ENCODINGS, f"has an encoding {encoder.encoding!r}")
     shape, numeric, missing = (part.entry(name, list) for name in ("shape", "numeric", "missing"))
     categories, extras = part.entry("categories", list), part.entry("extras", list)
+    times = part.entry("times", list) if "times" in part.content else []  # files of earlier versions have none
     part.finish()
     part.require(all(type(n) is int and 0 <= n < 1 << 31 for n in [*shape, *numeric, *missing]), "has odd numbers")
     encoder.shape_, encoder.numeric_ = tuple(shape), numeric
@@ -54,6 +60,10 @@ def encoder_from(reader: Reader) -> InputEncoder:
     encoder.categories_ = [category_from(part, entry) for entry in categories]
     used = [*numeric, *(c.column for c in encoder.categories_)]
     part.require(not table or sorted(used) == list(range(len(used))), "does not use every column once")
+    sound = all(isinstance(t, list) and len(t) == 2 and t[1] in ("datetime", "timedelta") for t in times)
+    part.require(sound and all(type(j) is int and j in numeric for j, _ in times), "has odd columns of times")
+    encoder.times_ = dict(times)
+    part.require(len(encoder.times_) == len(times), "names a column of times twice")
     encoder.extras_ = [extra_from(reader, part, i, entry, len(numeric)) for i, entry in enumerate(extras)]
     encoder.sources_ = encoder.find_sources()
     return encoder
@@ -72,17 +82,25 @@ def extra_from(reader: Reader, part: Reader, i: int, entry: Any, n_numeric: int)
     """Return what an encoding adds for one column."""
     sound = isinstance(entry, dict) and set(entry) == {"column", "encoding"} and type(entry["column"]) is int
     part.require(sound and 0 <= entry["column"] < n_numeric, "has an encoded column that is not described")
-    kind, prefix = entry["encoding"], f"encoder.extra.{i}"
-    part.require(kind in ("quantile", "spline"), f"has an encoding {kind!r}")
-    knots = reader.doubles(f"{prefix}.knots", (None,))
-    part.require(len(knots) >= 2 and bool((np.diff(knots) > 0).all()), "has knots that do not rise")
-    encoding: Any = Steps(knots)
-    if kind == "quantile":
-        encoding = NormalScore(knots, reader.doubles(f"{prefix}.coefficients", (4, len(knots) - 1)))
-    width = 1 if kind == "quantile" else len(knots) - 1
+    prefix = f"encoder.extra.{i}"
+    encoding = encoding_from(reader, part, entry["encoding"], prefix)
+    width = encoding(np.zeros(1)).shape[1]
     mean, scale = (reader.doubles(f"{prefix}.{name}", (width,)) for name in ("mean", "scale"))
     part.require(bool((scale > 0).all()), "has scales that are not positive")
     return Extra(entry["column"], encoding, mean, scale)
+
+
+def encoding_from(reader: Reader, part: Reader, kind: Any, prefix: str) -> Any:
+    """Return an encoding of this kind."""
+    part.require(kind in EXTRAS.values(), f"has an encoding {brief(kind)}")
+    if kind == "cycles":
+        frequencies = reader.doubles(f"{prefix}.frequencies", (None,))
+        return Cycles(frequencies, reader.doubles(f"{prefix}.phases", frequencies.shape))
+    knots = reader.doubles(f"{prefix}.knots", (None,))
+    part.require(len(knots) >= 2 and bool((np.diff(knots) > 0).all()), "has knots that do not rise")
+    if kind == "spline":
+        return Steps(knots)
+    return NormalScore(knots, reader.doubles(f"{prefix}.coefficients", (4, len(knots) - 1)))
 
 
 def scaler_parts(scaler: TargetScaler) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

@@ -209,6 +209,7 @@ def from_parts(reader: Reader, featurizer: Any, loss: Any) -> Any:
     history = [Record(*entry) for entry in zip(*(model.history_[n].tolist() for n in Record._fields), strict=True)]
     reg_lambda = float(reader.array("reg_lambda", ()))
     model.boosted_ = Boosted(ensemble, history, reader.entry("status", str), reg_lambda)
+    model._begun_with = model._binding_settings()
     model._keep(
         reader.count("best_iteration", ensemble.n_learners), float(reader.array("best_score", (), finite=False))
     )
@@ -288,7 +289,8 @@ def load_target(reader: Reader, model: Any) -> None:
 def load_inputs(reader: Reader, model: Any) -> None:
     """Set what an estimator knows about its inputs."""
     encoder = encoder_from(reader)
-    model.input_encoder_, model.has_categories_ = encoder, bool(encoder.categories_)
+    model.input_encoder_ = encoder
+    model.kinds_ = encoder.kinds() if encoder.categories_ or encoder.times_ else None
     model.n_features_in_ = reader.count("n_features_in")
     names = reader.texts("feature_names", model.n_features_in_)
     if names is not None:

@@ -83,15 +83,18 @@ def newton_step(
             return w @ gradient, w @ curvature.diagonal()
         return w @ gradient, jnp.einsum("i,ijk->jk", w, curvature.matrix())
 
+    def bounded(step: Array, size: Array) -> Array:  # where the loss is straight, Newton's step would be endless
+        longest = 10 * (1 + size)
+        return jnp.clip(step, -longest, longest)
+
     gradient, hessian = block_sum(sums, target, weight)
     if hessian.ndim == 1:
         direction = -gradient / (hessian + 1e-6 * jnp.mean(hessian) + jnp.finfo(dtype).tiny)
-        longest = 10 * (1 + jnp.abs(constant))  # where the loss is straight, Newton's step would be endless
-        direction = jnp.clip(direction, -longest, longest)
+        direction = bounded(direction, jnp.abs(constant))
     else:  # may be singular, as of softmax
         values, vectors = jnp.linalg.eigh(hessian)
         values = jnp.maximum(values, 1e-6 * jnp.mean(values) + jnp.finfo(dtype).tiny)
-        direction = -vectors @ ((vectors.T @ gradient) / values)
+        direction = vectors @ bounded(-(vectors.T @ gradient) / values, jnp.max(jnp.abs(constant)))
     before = mean_value(constant)
 
     def too_long(state: tuple[Array, Array]) -> Array:

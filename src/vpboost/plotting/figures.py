@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ..preprocessing import is_frame, take
+from ..frames import is_frame
+from ..preprocessing import take
 
 try:
     from matplotlib.axes import Axes
