@@ -7,7 +7,7 @@ import pytest
 from sklearn import metrics as reference
 
 from vpboost import VPBoostClassifier, VPBoostRegressor
-from vpboost.metrics import compare, evaluate, scores_of_classes, scores_of_outputs
+from vpboost.metrics import REGRESSION, Compared, compare, evaluate, scores_of_classes, scores_of_outputs
 
 QUICK = {"n_estimators": 3, "max_steps": 5, "width": 3, "encoding": "plain", "inherit": 0.0, "engine": "numpy"}
 X = np.random.default_rng(0).normal(size=(90, 2))
@@ -106,6 +106,20 @@ def test_constant_outputs_are_scored_as_by_scikit_learn(regressor):
     np.testing.assert_allclose(
         scores_of_outputs(compare(regressor, X, truth))[0], [0, reference.r2_score(X[:, 0], prediction[:, 1])]
     )
+
+
+@pytest.mark.parametrize("unit", [1e200, 1e-200, 1e-300])
+def test_huge_and_tiny_values_are_scored_as_others(regressor, unit):
+    truth, prediction = Y.to_numpy(), regressor.predict(X)
+    wanted = scores_of_outputs(Compared(truth, prediction))
+    found = scores_of_outputs(Compared(unit * truth, unit * prediction))
+    np.testing.assert_allclose(found[0], wanted[0])
+    np.testing.assert_allclose(found[1] / unit, wanted[1])
+    weight = np.ones(len(truth))
+    rmse = REGRESSION["rmse"](unit * truth, unit * prediction, weight)
+    assert rmse / unit == pytest.approx(REGRESSION["rmse"](truth, prediction, weight))
+    worst = scores_of_outputs(Compared(1e-200 * truth, 1e200 + 0 * truth))[0]
+    assert np.isneginf(worst).all()
 
 
 def test_classes_are_scored_one_by_one(classifier):

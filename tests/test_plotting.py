@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+import scipy.sparse
 from sklearn.base import BaseEstimator
 
 from vpboost import VPBoostClassifier, VPBoostRegressor, plotting
@@ -74,6 +75,15 @@ def test_effects(regressor, classifier, frame):
 def test_axes_may_be_given(regressor):
     ax = plotting.plot_training(regressor)
     assert plotting.plot_diagnostics(regressor, ax) is ax
+    for wrong in (ax.get_figure(), np.array([ax]), 3):
+        with pytest.raises(TypeError, match=r"ax must be matplotlib axes, such as figure.subplots\(\) returns, got"):
+            plotting.plot_training(regressor, wrong)
+
+
+def test_a_single_stage_is_a_point(frame):
+    model = VPBoostRegressor(**{**QUICK, "n_estimators": 1}, early_stopping_rounds=None).fit(frame[["a"]], frame["a"])
+    for plot in (plotting.plot_training, plotting.plot_diagnostics):
+        assert plot(model).get_lines()[0].get_marker() == "."
 
 
 def test_report(regressor, frame, tmp_path):
@@ -269,6 +279,16 @@ def test_columns_of_truth_values_and_constants_are_levels(mixed):
     assert len(plotting.plot_partial_dependence(model, X[:1], "city").get_lines()) == 2
 
 
+def test_levels_of_nullable_truth_values_and_dates():
+    X = pd.DataFrame({"flag": pd.array([True, True, False, None] * 15, dtype="boolean"), "a": np.arange(60.0)})
+    model = VPBoostRegressor(**SMALL).fit(X, X["a"])
+    assert ticks(plotting.plot_partial_dependence(model, X, "flag")) == ["True", "False", "<missing>"]
+    X = pd.DataFrame({"day": [datetime.date(2024, 1, 1), datetime.date(2024, 5, 1)] * 30, "a": np.arange(60.0)})
+    model = VPBoostRegressor(**SMALL).fit(X.astype({"day": str}), X["a"])
+    levels = ["2024-01-01", "2024-05-01"]
+    assert ticks(plotting.plot_partial_dependence(model, X.astype({"day": str}), "day")) == levels
+
+
 def test_a_column_without_values_is_drawn_as_missing():
     X = np.column_stack([np.linspace(0, 1, 60), np.where(np.arange(60) % 2, np.nan, 1.0)])
     model = VPBoostRegressor(**SMALL).fit(X, X[:, 0])
@@ -348,11 +368,12 @@ def test_names_of_columns_are_looked_up(frame, months):
 @pytest.mark.parametrize(
     ("X", "message"),
     [
-        ([], r"X must be a table of rows and columns, got shape \(0,\)"),
+        ([], r"X must be an array or data frame of rows and columns, got list of shape \(0,\)"),
         (np.zeros((0, 2)), "X has no rows; a plot needs at least one"),
         (np.zeros((5, 3)), "X must have the 2 columns of training, got 3"),
-        (np.zeros(5), r"X must be a table of rows and columns, got shape \(5,\)"),
-        (None, r"X must be a table of rows and columns, got shape \(\)"),
+        (np.zeros(5), r"X must be an array or data frame of rows and columns, got ndarray of shape \(5,\)"),
+        (None, r"X must be an array or data frame of rows and columns, got NoneType of shape \(\)"),
+        (scipy.sparse.csr_matrix((5, 2)), r"X must be an array or data frame .*, got csr_matrix of shape \(\)"),
         ([["a", "b"]], "could not convert string"),
     ],
 )
@@ -406,10 +427,11 @@ def test_a_report_of_very_many_outputs_is_short(frame, tmp_path):
     y = X @ np.random.default_rng(0).normal(size=(2, 300))
     model = VPBoostRegressor(**SMALL).fit(X, y)
     y[:, 7] += 1e3
+    y[:, 9] *= 1e-200
     page = plotting.report(model, X, y, tmp_path / "r.html").read_text()
     assert len(cells(page)) == 20
-    assert cells(page)[0][0] == "7"
-    assert "The 10 worst and the 10 best of 300 outputs. R² is -" in page
+    assert [row[:2] for row in cells(page)[:2]] == [("9", "-inf"), ("7", cells(page)[1][1])]
+    assert "The 10 worst and the 10 best of 300 outputs. R² is -inf at the least, " in page
     assert "alt='R² of all outputs'" in page
 
 
@@ -496,7 +518,10 @@ def test_a_model_without_learners_and_a_history_with_gaps(frame, tmp_path):
     plotting.draw_history(model, tmp_path / "h.png")
     model.history_ = {**model.history_, "stage": np.arange(2), "accepted": np.ones(2, bool)}
     model.history_.update(ratio=np.array([1.0, np.inf]), reg_lambda=np.zeros(2))
-    plotting.plot_trust_region(model).get_figure().canvas.draw()
+    ax = plotting.plot_trust_region(model)
+    ax.get_figure().canvas.draw()
+    assert ax.get_ylabel().endswith("\n(4 or more at 4)")
+    assert ax.get_ylim()[1] < 5
 
 
 def test_settings_and_metrics_are_named_not_addressed(frame, tmp_path):

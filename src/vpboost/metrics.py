@@ -14,7 +14,9 @@ Score = Callable[[np.ndarray, np.ndarray, np.ndarray], float]
 
 
 def _rmse(y: np.ndarray, prediction: np.ndarray, weight: np.ndarray) -> float:
-    return float(np.sqrt(np.average(np.square(_columns(y) - _columns(prediction)).mean(axis=1), weights=weight)))
+    error = _columns(y) - _columns(prediction)
+    unit = _unit(error, axis=None)  # squares of huge or tiny numbers must not over- or underflow
+    return float(unit * np.sqrt(np.average(np.square(error / unit).mean(axis=1), weights=weight)))
 
 
 def _mae(y: np.ndarray, prediction: np.ndarray, weight: np.ndarray) -> float:
@@ -67,6 +69,12 @@ def _as_score(value: Any) -> float:
     if np.ndim(value) or not np.isrealobj(value) or isinstance(value, str | None):
         raise TypeError(f"eval_metric must return a number, got {value!r}")
     return float(value)
+
+
+def _unit(values: np.ndarray, axis: int | None) -> np.ndarray:
+    """Return a power of two, by which division is exact, near the largest magnitude; one if all are zero."""
+    largest = np.abs(values).max(axis=axis)
+    return np.where(largest > 0, np.ldexp(1.0, np.frexp(largest)[1] - 1), 1.0)
 
 
 def _columns(values: np.ndarray) -> np.ndarray:
@@ -134,13 +142,16 @@ def summary(model: Any, compared: Compared) -> dict[str, float]:
 def scores_of_outputs(compared: Compared) -> tuple[np.ndarray, np.ndarray]:
     """Return R² and RMSE of every output; as in scikit-learn, R² of a constant is 0, or 1 if it is hit exactly."""
     truth, prediction = compared
-    squares = np.square(truth - prediction).mean(axis=0)
+    error, centred = truth - prediction, truth - truth.mean(axis=0)
+    unit, spread = _unit(error, axis=0), _unit(centred, axis=0)
+    rmse = unit * np.sqrt(np.square(error / unit).mean(axis=0))
     if len(truth) < 2:
-        return np.full(truth.shape[1], np.nan), np.sqrt(squares)
-    variance = truth.var(axis=0)
+        return np.full(truth.shape[1], np.nan), rmse
+    deviation = spread * np.sqrt(np.square(centred / spread).mean(axis=0))
     constant = np.ptp(truth, axis=0) == 0
-    r2 = np.where(constant, np.where(squares == 0, 1.0, 0.0), 1 - squares / np.where(constant, 1.0, variance))
-    return r2, np.sqrt(squares)
+    with np.errstate(over="ignore"):  # as bad as can be is −inf
+        r2 = 1 - np.square(rmse / np.where(constant, 1.0, deviation))
+    return np.where(constant, np.where(rmse == 0, 1.0, 0.0), r2), rmse
 
 
 def scores_of_classes(compared: Compared) -> dict[str, np.ndarray]:

@@ -8,10 +8,20 @@ import numpy as np
 from matplotlib.axes import Axes
 from sklearn.utils.validation import check_is_fitted
 
-from ..predictor import is_missing, level_name
+from ..predictor import is_missing
 from ..preprocessing import column_values, is_frame
 from .figures import BLUE, GREY, axes_or_new
-from .names import column_name, column_number, is_whole, n_outputs, of_output, output_number, plain_text, subject
+from .names import (
+    column_name,
+    column_number,
+    is_whole,
+    label_of,
+    n_outputs,
+    of_output,
+    output_number,
+    plain_text,
+    subject,
+)
 
 #: Rows over which to average, rows to count levels in, and levels to show.
 MOST_ROWS, MOST_COUNTED, MOST_LEVELS = 200, 100_000, 20
@@ -128,7 +138,8 @@ def table_rows(model: Any, X: Any, most: int) -> Any:
     """Return some rows of a table, evenly spaced; raise ``ValueError`` if it is none, or one of other columns."""
     table = X if is_frame(X) else np.asarray(X)
     if len(table.shape) != 2:
-        raise ValueError(f"X must be a table of rows and columns, got shape {table.shape}")
+        kind = type(X).__name__
+        raise ValueError(f"X must be an array or data frame of rows and columns, got {kind} of shape {table.shape}")
     n, columns = table.shape
     if columns != model.n_features_in_:
         raise ValueError(f"X must have the {model.n_features_in_} columns of training, got {columns}")
@@ -186,7 +197,9 @@ def with_column(rows: Any, column: int, values: Any) -> Any:
 
 def draw_levels(predict: Callable, values: Any, n_rows: int, ax: Axes | None) -> Axes:
     """Draw the mean and the middle 80% of predictions for the most frequent levels, the most frequent at the top."""
-    levels = [level_name(value) for value in column_values(values)]
+    levels = [label_of(value) for value in column_values(values)]
+    if str(values.dtype).lower().startswith("bool"):  # nullable ones are read as numbers
+        levels = [{"0": "False", "1": "True"}.get(level, level) for level in levels]
     counts = Counter(levels)
     chosen = [level for level, _ in counts.most_common(MOST_LEVELS)]
     ax = axes_or_new(ax, 1.5 + 0.27 * len(chosen))

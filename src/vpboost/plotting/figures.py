@@ -24,12 +24,21 @@ BLUE, ORANGE, GREY = "#2563a8", "#d9822b", "#8a8f98"
 
 def axes_or_new(ax: Any, height: float = 3.4) -> Axes:
     """Return the axes given, or those of a new figure."""
-    return Figure(figsize=(5.2, height), layout="constrained").subplots() if ax is None else ax
+    if ax is None:
+        return Figure(figsize=(5.2, height), layout="constrained").subplots()
+    if not isinstance(ax, Axes):
+        raise TypeError(f"ax must be matplotlib axes, such as figure.subplots() returns, got {type(ax).__name__}")
+    return ax
+
+
+def curve(ax: Axes, stages: np.ndarray, values: Any, colour: str, label: str) -> None:
+    """Draw values by stage; a single one as a point, for it has no line."""
+    ax.plot(stages, values, color=colour, label=label, marker="." if len(stages) == 1 else None)
 
 
 def stages_below(ax: Axes, title: str) -> None:
     """Write the numbers of stages below the axes, and a title above."""
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     ax.set(xlabel="stage", title=title)
 
 
@@ -50,10 +59,10 @@ def plot_training(model: Any, ax: Axes | None = None) -> Axes:
     check_is_fitted(model)
     ax = axes_or_new(ax)
     curves = model.evals_result_
-    ax.plot(np.arange(1, model.n_iter_ + 1), curves["training"], color=BLUE, label="training loss")
+    stages = np.arange(1, model.n_iter_ + 1)
+    curve(ax, stages, curves["training"], BLUE, "training loss")
     if curves["validation"]:
-        label = f"validation {metric_name(model.eval_metric)}"
-        ax.plot(np.arange(1, model.n_iter_ + 1), curves["validation"], color=ORANGE, label=label)
+        curve(ax, stages, curves["validation"], ORANGE, f"validation {metric_name(model.eval_metric)}")
     accepted = np.cumsum(model.history_["accepted"])
     if len(accepted) and model.best_iteration_ < accepted[-1]:
         kept = int(np.argmax(accepted >= model.best_iteration_)) + 1
@@ -76,23 +85,23 @@ def plot_trust_region(model: Any, ax: Axes | None = None) -> Axes:
     ax = axes_or_new(ax)
     history = model.history_
     stage, accepted = history["stage"] + 1, history["accepted"].astype(bool)
-    ax.plot(stage[accepted], history["ratio"][accepted], ".", color=BLUE, label="ρ, accepted")
+    ratio = np.clip(history["ratio"], -2, 4)  # one far off would make a line of all others
+    ax.plot(stage[accepted], ratio[accepted], ".", color=BLUE, label="ρ, accepted")
     if not accepted.all():
-        ax.plot(stage[~accepted], history["ratio"][~accepted], "x", color="crimson", label="ρ, rejected")
+        ax.plot(stage[~accepted], ratio[~accepted], "x", color="crimson", label="ρ, rejected")
     ax.axhline(1, color=GREY, linewidth=0.8)
     ax.axhline(model.rho_small, color=GREY, linewidth=0.8, linestyle=":")
     stages_below(ax, "Trust region")
-    ax.set_ylabel("ρ, actual over predicted reduction")
+    cut = [text for text, end in (("−2 or less at −2", -2), ("4 or more at 4", 4)) if (ratio == end).any()]
+    ax.set_ylabel("ρ, actual over predicted reduction" + (f"\n({', '.join(cut)})" if cut else ""))
     right = ax.twinx()
-    right.plot(stage, history["reg_lambda"], color=ORANGE, label="λ_w")
+    curve(right, stage, history["reg_lambda"], ORANGE, "λ_w")
     right.set_ylabel("λ_w")
     positive = history["reg_lambda"][np.isfinite(history["reg_lambda"]) & (history["reg_lambda"] > 0)]
     if len(positive):
         right.set_yscale("log")
         right.set_ylim(positive.min() / 10, 10 * positive.max())
-    finite = history["ratio"][np.isfinite(history["ratio"])]
-    if len(finite):
-        ax.set_ylim(min(0.0, *finite, 0.0) - 0.05, max(1.5, *finite, 1.5) + 0.05)
+    ax.set_ylim(np.nanmin([0.0, *ratio]) - 0.05, np.nanmax([1.5, *ratio]) + 0.05)
     handles = [line for one in (ax, right) for line in one.get_legend_handles_labels()[0]]
     ax.legend(handles=handles, frameon=False)
     return ax
@@ -106,8 +115,8 @@ def plot_diagnostics(model: Any, ax: Axes | None = None) -> Axes:
     check_is_fitted(model)
     ax = axes_or_new(ax)
     stage = model.history_["stage"] + 1
-    ax.plot(stage, model.history_["alignment"], color=BLUE, label="gradient alignment κ_align")
-    ax.plot(stage, model.history_["curvature_capture"], color=ORANGE, label="curvature capture κ_curve")
+    curve(ax, stage, model.history_["alignment"], BLUE, "gradient alignment κ_align")
+    curve(ax, stage, model.history_["curvature_capture"], ORANGE, "curvature capture κ_curve")
     if (model.history_["curvature_capture"] > 10).any():
         ax.set_yscale("log")
     stages_below(ax, "Diagnostics")

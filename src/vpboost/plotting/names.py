@@ -11,6 +11,11 @@ from ..suggest import did_you_mean
 MOST_LISTED = 10
 
 
+def label_of(value: Any) -> str:
+    """Return a label or level as text; a date at midnight without its time."""
+    return level_name(value).removesuffix("T00:00:00")
+
+
 def plain_text(text: Any, most: int = 32) -> str:
     r"""Return a text as matplotlib shows it: one line, not too long, no formulas.
 
@@ -45,7 +50,7 @@ def n_outputs(model: Any) -> int:
 def names_of_outputs(model: Any) -> list[str]:
     """Return the labels of the classes, or the names of the outputs, as text; empty if outputs have no names."""
     if hasattr(model, "classes_"):
-        return [level_name(label).removesuffix("T00:00:00") for label in model.classes_]
+        return [label_of(label) for label in model.classes_]
     return list(getattr(model, "target_names_", None) or [])
 
 
@@ -65,7 +70,7 @@ def output_number(model: Any, output: Any) -> int:
         return 1 if hasattr(model, "classes_") and n_outputs(model) == 2 else 0
     names = names_of_outputs(model)
     dated = hasattr(output, "isoformat") or isinstance(output, np.datetime64)
-    text = level_name(output).removesuffix("T00:00:00") if dated else output
+    text = label_of(output) if dated else output
     if isinstance(text, str) and text in names:
         return names.index(text)
     if is_whole(output) and 0 <= output < n_outputs(model):

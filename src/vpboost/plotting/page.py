@@ -98,7 +98,7 @@ def scores(model: Any, compared: Compared) -> str:
         by, judged = worth(compared, classifier)
         order = from_worst(judged)
         chosen = order if len(order) <= MOST_SCORES else np.concatenate([order[:EXTREMES], order[-EXTREMES:]])
-        low, middle, high = (f"{value:.4g}" for value in np.quantile(judged[order], [0, 0.5, 1]))
+        low, middle, high = (f"{judged[order[k]]:.4g}" for k in (0, len(order) // 2, -1))
         which = f"{EXTREMES} worst and the {EXTREMES} best" if len(chosen) < len(order) else f"{len(order)} that occur"
         note = (
             f"<p>The {which} of {count(n, head)}. {by} is {low} at the least, {middle} in the middle and {high} at the "
