@@ -109,6 +109,13 @@ def test_callbacks_may_be_plain_functions():
     assert seen[0].record.loss == model.history_["loss"][0]
 
 
+def test_progress_is_printed_in_a_line(capsys):
+    VPBoostRegressor(**QUICK, callbacks=[print]).fit(X, Y)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 8
+    assert lines[0].startswith("Progress(stage 1 of 8: loss ")
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [

@@ -70,6 +70,9 @@ class Progress(NamedTuple):
         """The learners that there are now."""
         return self.state.ensemble
 
+    def __repr__(self) -> str:
+        return f"Progress({describe(self)})"  # all its content would be pages of numbers
+
 
 def check_callbacks(callbacks: Any) -> None:
     """Raise ``TypeError`` if a parameter ``callbacks`` is not None or a list of functions and objects to call."""
