@@ -2,6 +2,7 @@ import json
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from processes import run_as_users_do
 from vpboost import demo
@@ -17,6 +18,22 @@ def test_demo_prints_a_table_and_draws_a_picture(tmp_path, capsys, monkeypatch):
     assert printed.count(" vp ") == 3
     assert printed.count(" gd ") == 3
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_picture_that_cannot_be_finished_leaves_the_old_one(tmp_path, monkeypatch):
+    def fail(self, path, **options):
+        path.write_bytes(b"half a picture")
+        raise OSError("disk full")
+
+    monkeypatch.setattr(demo, "TASKS", {"task2": demo.TASKS["task2"]._replace(max_steps=2, n_learners=1)})
+    monkeypatch.setattr(Figure, "savefig", fail)
+    runs = [demo.run("task2", method, candidates=1) for method in ("vp", "gd")]
+    picture = tmp_path / "picture.png"
+    picture.write_bytes(b"old")
+    with pytest.raises(OSError, match="disk full"):
+        demo.draw(runs, picture)
+    assert picture.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [picture]
 
 
 SCRIPT = """

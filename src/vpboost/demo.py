@@ -182,6 +182,8 @@ def draw(runs: list[Run], path: str) -> None:
     """Write a picture: one row per task; truth, prediction and error of ``vp``, and the error of ``gd``."""
     try:
         from matplotlib.figure import Figure
+
+        from .plotting.figures import save_figure
     except ImportError as error:
         raise SystemExit("the picture needs matplotlib: pip install 'vpboost[plots]'") from error
     figure = Figure(figsize=(13, 9.5), layout="constrained")
@@ -192,7 +194,7 @@ def draw(runs: list[Run], path: str) -> None:
         row[0].set_ylabel(f"{name}: {TASKS[name].title}")
         for axis in row:
             axis.set(xticks=[], yticks=[])
-    figure.savefig(path, dpi=110)
+    save_figure(figure, path)
 
 
 def _grid(low: float, high: float) -> tuple[np.ndarray, tuple[float, ...]]:

@@ -3,6 +3,7 @@
 import copy
 import os
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -72,6 +73,7 @@ class Attempt:
         metric = score_function(model.eval_metric, model._is_classifier)
         saves = any(isinstance(callback, Checkpoint) for callback in model.callbacks or ())
         facts = self.facts(seed) if saves else {}
+        began = time.monotonic()
 
         def after_stage(stage: Stage) -> bool:
             score = stage.record.validation_loss
@@ -84,7 +86,8 @@ class Attempt:
                     "give other validation data as X_val and y_val, or another eval_metric"
                 )
             self.scores.append(score)
-            return watch(Progress(stage, n_learners, score, {**facts, "scores": self.scores}))
+            seconds = time.monotonic() - began
+            return watch(Progress(stage, n_learners, score, {**facts, "scores": self.scores}, seconds))
 
         self.boosted = boost(
             x,

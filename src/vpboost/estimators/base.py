@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from ..boosting import Boosted, Record
-from ..callbacks import EarlyStopping, Progress, ProgressDisplay
+from ..callbacks import EarlyStopping, Progress, ProgressDisplay, ends_fit
 from ..checkpoint import read_facts
 from ..compilation import forget_programs_if_many
 from ..data import check_weights, evenly_spaced
@@ -176,14 +176,14 @@ class BaseVPBoost(Settings):
             ended = any([c.see(stage, score) for c in remembering for stage, score in enumerate(attempt.scores)])
 
         def watch(progress: Progress) -> bool:
-            return any([bool(callback.after_stage(progress)) for callback in watching])
+            return any([ends_fit(callback, progress) for callback in watching])
 
         try:
             n_learners = len(attempt.scores) if ended else int(self.n_estimators)
             boosted = attempt.run(n_learners, self._rate(len(attempt.train[1])), seed, watch, resume)
         finally:
-            if display is not None:
-                display.close()
+            for shown in (callback for callback in watching if isinstance(callback, ProgressDisplay)):
+                shown.close()
         return self._store(attempt, boosted, cut_at_best=stopping is not None)
 
     def _store(self, attempt: Attempt, boosted: Boosted, cut_at_best: bool) -> Any:

@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from .. import featurizers
+from ..callbacks import check_callbacks
 from ..interpreter import ENGINES
 from ..metrics import score_function
 from ..trust_region import TrustRegion
@@ -139,9 +140,7 @@ class Settings(BaseEstimator):
         rounds = self.early_stopping_rounds
         if rounds not in ("auto", None) and (not isinstance(rounds, int | np.integer) or rounds < 1):
             raise ValueError(f"early_stopping_rounds must be a number of at least 1, 'auto' or None, got {rounds!r}")
-        for callback in self.callbacks or []:
-            if not callable(getattr(callback, "after_stage", None)):
-                raise TypeError(f"callbacks must have a method after_stage, got {type(callback).__name__}")
+        check_callbacks(self.callbacks)
         if self.engine != "auto" and self.engine not in ENGINES:
             raise ValueError(f"engine must be 'auto' or one of {', '.join(map(repr, ENGINES))}, got {self.engine!r}")
         check_choices(self.encoding, self.inherit, self.max_features)

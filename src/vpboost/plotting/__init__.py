@@ -3,16 +3,10 @@
 Each function takes a fitted estimator and returns the axes it drew on.
 """
 
-from .figures import (
-    draw_history,
-    plot_diagnostics,
-    plot_input_gradients,
-    plot_partial_dependence,
-    plot_predictions,
-    plot_training,
-    plot_trust_region,
-)
+from .effects import plot_input_gradients, plot_partial_dependence
+from .figures import draw_history, plot_diagnostics, plot_training, plot_trust_region
 from .page import report
+from .predictions import plot_predictions
 
 __all__ = [
     "draw_history",

@@ -1,16 +1,21 @@
-"""Training curves, the trust region, diagnostics, predictions and the effect of inputs."""
+"""The history of a fit: training curves, the trust region and diagnostics; and how pictures are written."""
 
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ..frames import is_frame
-from ..preprocessing import take
+from ..callbacks import name_of
+from ..files.atomic import replacing
 
 try:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 except ImportError as error:
     raise ImportError("plots need matplotlib: pip install 'vpboost[plots]'") from error
 
@@ -19,7 +24,22 @@ BLUE, ORANGE, GREY = "#2563a8", "#d9822b", "#8a8f98"
 
 def axes_or_new(ax: Any, height: float = 3.4) -> Axes:
     """Return the axes given, or those of a new figure."""
-    return Figure(figsize=(5.2, height), layout="constrained").subplots() if ax is None else ax
+    if ax is None:
+        return Figure(figsize=(5.2, height), layout="constrained").subplots()
+    if not isinstance(ax, Axes):
+        raise TypeError(f"ax must be matplotlib axes, such as figure.subplots() returns, got {type(ax).__name__}")
+    return ax
+
+
+def curve(ax: Axes, stages: np.ndarray, values: Any, colour: str, label: str) -> None:
+    """Draw values by stage; a single one as a point, for it has no line."""
+    ax.plot(stages, values, color=colour, label=label, marker="." if len(stages) == 1 else None)
+
+
+def stages_below(ax: Axes, title: str) -> None:
+    """Write the numbers of stages below the axes, and a title above."""
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    ax.set(xlabel="stage", title=title)
 
 
 def plot_training(model: Any, ax: Axes | None = None) -> Axes:
@@ -39,11 +59,10 @@ def plot_training(model: Any, ax: Axes | None = None) -> Axes:
     check_is_fitted(model)
     ax = axes_or_new(ax)
     curves = model.evals_result_
-    ax.plot(np.arange(1, model.n_iter_ + 1), curves["training"], color=BLUE, label="training loss")
+    stages = np.arange(1, model.n_iter_ + 1)
+    curve(ax, stages, curves["training"], BLUE, "training loss")
     if curves["validation"]:
-        metric = "loss" if model.eval_metric is None else str(model.eval_metric)
-        label = f"validation {metric}"
-        ax.plot(np.arange(1, model.n_iter_ + 1), curves["validation"], color=ORANGE, label=label)
+        curve(ax, stages, curves["validation"], ORANGE, f"validation {metric_name(model.eval_metric)}")
     accepted = np.cumsum(model.history_["accepted"])
     if len(accepted) and model.best_iteration_ < accepted[-1]:
         kept = int(np.argmax(accepted >= model.best_iteration_)) + 1
@@ -52,7 +71,7 @@ def plot_training(model: Any, ax: Axes | None = None) -> Axes:
     finite = values[np.isfinite(values)]
     if len(finite) and finite.min() > 0:
         ax.set_yscale("log")
-    ax.set(xlabel="stage", title="Training")
+    stages_below(ax, "Training")
     ax.legend(frameon=False)
     return ax
 
@@ -66,19 +85,23 @@ def plot_trust_region(model: Any, ax: Axes | None = None) -> Axes:
     ax = axes_or_new(ax)
     history = model.history_
     stage, accepted = history["stage"] + 1, history["accepted"].astype(bool)
-    ax.plot(stage[accepted], history["ratio"][accepted], ".", color=BLUE, label="ρ, accepted")
+    ratio = np.clip(history["ratio"], -2, 4)  # one far off would make a line of all others
+    ax.plot(stage[accepted], ratio[accepted], ".", color=BLUE, label="ρ, accepted")
     if not accepted.all():
-        ax.plot(stage[~accepted], history["ratio"][~accepted], "x", color="crimson", label="ρ, rejected")
+        ax.plot(stage[~accepted], ratio[~accepted], "x", color="crimson", label="ρ, rejected")
     ax.axhline(1, color=GREY, linewidth=0.8)
     ax.axhline(model.rho_small, color=GREY, linewidth=0.8, linestyle=":")
-    ax.set(xlabel="stage", ylabel="ρ, actual over predicted reduction", title="Trust region")
+    stages_below(ax, "Trust region")
+    cut = [text for text, end in (("−2 or less at −2", -2), ("4 or more at 4", 4)) if (ratio == end).any()]
+    ax.set_ylabel("ρ, actual over predicted reduction" + (f"\n({', '.join(cut)})" if cut else ""))
     right = ax.twinx()
-    right.plot(stage, history["reg_lambda"], color=ORANGE, label="λ_w")
-    right.set(yscale="log", ylabel="λ_w")
-    if len(stage):
-        right.set_ylim(history["reg_lambda"].min() / 10, 10 * history["reg_lambda"].max())
-        finite = history["ratio"][np.isfinite(history["ratio"])]
-        ax.set_ylim(min(0.0, *finite, 0.0) - 0.05, max(1.5, *finite, 1.5) + 0.05)
+    curve(right, stage, history["reg_lambda"], ORANGE, "λ_w")
+    right.set_ylabel("λ_w")
+    positive = history["reg_lambda"][np.isfinite(history["reg_lambda"]) & (history["reg_lambda"] > 0)]
+    if len(positive):
+        right.set_yscale("log")
+        right.set_ylim(positive.min() / 10, 10 * positive.max())
+    ax.set_ylim(np.nanmin([0.0, *ratio]) - 0.05, np.nanmax([1.5, *ratio]) + 0.05)
     handles = [line for one in (ax, right) for line in one.get_legend_handles_labels()[0]]
     ax.legend(handles=handles, frameon=False)
     return ax
@@ -92,205 +115,47 @@ def plot_diagnostics(model: Any, ax: Axes | None = None) -> Axes:
     check_is_fitted(model)
     ax = axes_or_new(ax)
     stage = model.history_["stage"] + 1
-    ax.plot(stage, model.history_["alignment"], color=BLUE, label="gradient alignment κ_align")
-    ax.plot(stage, model.history_["curvature_capture"], color=ORANGE, label="curvature capture κ_curve")
-    if len(stage) and model.history_["curvature_capture"].max() > 10:
+    curve(ax, stage, model.history_["alignment"], BLUE, "gradient alignment κ_align")
+    curve(ax, stage, model.history_["curvature_capture"], ORANGE, "curvature capture κ_curve")
+    if (model.history_["curvature_capture"] > 10).any():
         ax.set_yscale("log")
-    ax.set(xlabel="stage", title="Diagnostics")
+    stages_below(ax, "Diagnostics")
     ax.legend(frameon=False)
     return ax
 
 
 def draw_history(model: Any, path: Any) -> None:
-    """Write a picture of a fit: training curves, trust region and diagnostics side by side."""
-    figure = Figure(figsize=(14, 3.8), layout="constrained")
-    for plot, ax in zip((plot_training, plot_trust_region, plot_diagnostics), figure.subplots(1, 3), strict=True):
-        plot(model, ax)
-    figure.savefig(path, dpi=110)
-
-
-def plot_predictions(model: Any, X: Any, y: Any, ax: Axes | None = None, output: int = 0) -> Axes:
-    """Draw predicted against true values, or a classifier's confusion matrix.
+    """Write a picture of a fit: training curves, trust region and diagnostics side by side.
 
     Parameters
     ----------
     model : VPBoostRegressor or VPBoostClassifier
         A fitted estimator.
-    X, y : array-like
-        Data to predict, and the truth.
-    ax : matplotlib axes, optional
-        Where to draw; by default on a new figure.
-    output : int, default=0
-        Which output of a regressor to show.
-
-    Returns
-    -------
-    matplotlib axes
+    path : str or Path
+        The picture; its ending says of what kind it is: ".png" (also without an ending), ".svg", ".pdf" and others.
     """
-    check_is_fitted(model)
-    ax = axes_or_new(ax)
-    if hasattr(model, "classes_"):
-        return confusion(model, X, np.asarray(y), ax)
-    truth = np.asarray(y, float).reshape(len(np.asarray(y)), -1)
-    prediction = np.asarray(model.predict(X)).reshape(truth.shape)
-    if not 0 <= output < truth.shape[1]:
-        raise ValueError(f"output must be from 0 to {truth.shape[1] - 1}, got {output!r}")
-    ends = [min(truth[:, output].min(), prediction[:, output].min())]
-    ends.append(max(truth[:, output].max(), prediction[:, output].max()))
-    ax.plot(ends, ends, color=GREY, linewidth=0.8)
-    ax.scatter(truth[:, output], prediction[:, output], s=9, alpha=0.5, color=BLUE, linewidths=0)
-    name = output_name(model, output, truth.shape[1])
-    ax.set(xlabel=f"true {name}", ylabel=f"predicted {name}", title="Predictions")
-    return ax
+    figure = Figure(figsize=(14, 3.8), layout="constrained")
+    for plot, ax in zip((plot_training, plot_trust_region, plot_diagnostics), figure.subplots(1, 3), strict=True):
+        plot(model, ax)
+    save_figure(figure, path)
 
 
-def output_name(model: Any, output: int, n_outputs: int) -> str:
-    """Return what to call an output."""
-    if getattr(model, "target_names_", None):
-        return plain_text(model.target_names_[output])
-    return "value" if n_outputs == 1 else f"output {output}"
+def metric_name(metric: Any) -> str:
+    """Return what to call a validation score, whose sign is turned if more is better."""
+    if metric is None:
+        return "loss"
+    return {"r2": "−R²", "auc": "−AUC"}.get(metric, metric) if isinstance(metric, str) else name_of(metric)
 
 
-def confusion(model: Any, X: Any, y: np.ndarray, ax: Axes) -> Axes:
-    """Draw how often each class was taken for each."""
-    predicted, n = model.predict(X), len(model.classes_)
-    counts = np.zeros((n, n), int)
-    np.add.at(counts, (np.searchsorted(model.classes_, y), np.searchsorted(model.classes_, predicted)), 1)
-    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    ax.imshow(shares, cmap="Blues", vmin=0, vmax=1)
-    if n <= 12:
-        for i, j in np.ndindex(n, n):
-            ax.text(j, i, str(counts[i, j]), ha="center", va="center", color="white" if shares[i, j] > 0.5 else "black")
-        labels = [plain_text(str(label)) for label in model.classes_]
-        ax.set(xticks=range(n), yticks=range(n), xticklabels=labels, yticklabels=labels)
-    ax.set(xlabel="predicted", ylabel="true", title="Confusion matrix")
-    return ax
+def save_figure(figure: Figure, path: Any, dpi: int = 110) -> None:
+    """Write a picture as a whole or not at all; the ending of the path says of what kind, PNG if there is none."""
+    with replacing(path) as temporary, missing_letters_allowed():
+        figure.savefig(temporary, dpi=dpi, format=Path(path).suffix[1:].lower() or "png")
 
 
-def column_name(model: Any, feature: int) -> str:
-    """Return what to call an input column."""
-    names = getattr(model, "feature_names_in_", None)
-    return f"column {feature}" if names is None else plain_text(str(names[feature]))
-
-
-def plain_text(text: str) -> str:
-    """Return a text that matplotlib shows as it is."""
-    return text.replace("$", r"\$")
-
-
-def plot_input_gradients(model: Any, X: Any, ax: Axes | None = None, most: int = 15) -> Axes:
-    """Draw the derivatives of the prediction by its most important numeric inputs, over the rows of X.
-
-    They are exact and multiplied by each input's spread, so that they are comparable: the change of the prediction per
-    standard deviation of the input. Of several outputs the first is shown.
-
-    Parameters
-    ----------
-    model : VPBoostRegressor or VPBoostClassifier
-        An estimator fitted to a table.
-    X : array-like
-        Rows at which to take derivatives; at most 1,000 are used.
-    ax : matplotlib axes, optional
-        Where to draw; by default on a new figure.
-    most : int, default=15
-        How many inputs to show.
-
-    Returns
-    -------
-    matplotlib axes
-    """
-    check_is_fitted(model)
-    require_table(model)
-    X = take(X if is_frame(X) else np.asarray(X), np.linspace(0, len(X) - 1, min(len(X), 1000)).astype(int))
-    gradient = model.input_gradient(X)
-    gradient = gradient if gradient.ndim == 2 else gradient[:, 0]
-    numeric, spread = model.input_encoder_.numeric_, np.asarray(model.input_encoder_.scale_)
-    effect = gradient[:, numeric] * spread
-    order = np.argsort(np.abs(effect).mean(axis=0))[-most:]
-    ax = axes_or_new(ax, 1.2 + 0.3 * len(order))
-    ax.axvline(0, color=GREY, linewidth=0.8)
-    if len(order):
-        boxes = ax.boxplot(
-            effect[:, order], orientation="horizontal", showfliers=False, patch_artist=True, whis=(5, 95)
-        )
-        for box in boxes["boxes"]:
-            box.set(facecolor="#cfe0f1", edgecolor=BLUE)
-        ax.set_yticks(range(1, len(order) + 1), [column_name(model, numeric[j]) for j in order])
-    ax.set(xlabel="change of the prediction per spread of the input", title="Input gradients")
-    return ax
-
-
-def plot_partial_dependence(
-    model: Any, X: Any, feature: int | str, ax: Axes | None = None, output: int = 0, n_points: int = 40
-) -> Axes:
-    """Draw the mean prediction as one numeric column varies over its range, and single rows as thin lines.
-
-    Parameters
-    ----------
-    model : VPBoostRegressor or VPBoostClassifier
-        An estimator fitted to a table; of a classifier, the logit is shown.
-    X : array or pandas data frame
-        Rows over which to average; at most 200 are used.
-    feature : int or str
-        Number of the column, or its name.
-    ax : matplotlib axes, optional
-        Where to draw; by default on a new figure.
-    output : int, default=0
-        Which output, or class, to show.
-    n_points : int, default=40
-        Values of the column.
-
-    Returns
-    -------
-    matplotlib axes
-    """
-    check_is_fitted(model)
-    require_table(model)
-    column = column_number(model, feature)
-    rows = take(X if is_frame(X) else np.asarray(X), np.linspace(0, len(X) - 1, min(len(X), 200)).astype(int))
-    values = np.asarray(rows[rows.columns[column]] if is_frame(rows) else rows[:, column], float)
-    low, high = np.nanquantile(values, [0.02, 0.98])
-    grid = np.linspace(low, high, n_points)
-    ask = model.decision_function if hasattr(model, "classes_") else model.predict
-    curves = [np.asarray(ask(with_value(rows, column, value))).reshape(len(values), -1) for value in grid]
-    shown = np.stack(curves)[:, :, min(output, curves[0].shape[1] - 1)]
-    ax = axes_or_new(ax)
-    ax.plot(grid, shown[:, :: max(len(values) // 40, 1)], color=GREY, linewidth=0.5, alpha=0.4)
-    ax.plot(grid, shown.mean(axis=1), color=BLUE, linewidth=2)
-    ax.set(xlabel=column_name(model, column), ylabel="logit" if hasattr(model, "classes_") else "prediction")
-    ax.set_title("Partial dependence")
-    return ax
-
-
-def column_number(model: Any, feature: int | str) -> int:
-    """Return the number of a numeric column."""
-    names = [str(name) for name in getattr(model, "feature_names_in_", [])]
-    if isinstance(feature, str):
-        if feature not in names:
-            raise ValueError(f"feature must be the number or the name of a column, got {feature!r}")
-        feature = names.index(feature)
-    if feature not in model.input_encoder_.numeric_:
-        raise ValueError(f"feature must be a numeric column, got {feature!r}")
-    return int(feature)
-
-
-def with_value(rows: Any, column: int, value: float) -> Any:
-    """Return rows with one column set to a value."""
-    if is_frame(rows):
-        name = rows.columns[column]
-        if not hasattr(rows, "iloc"):  # polars
-            import polars
-
-            return rows.with_columns(polars.lit(value).alias(name))
-        changed = rows.copy()
-        changed[name] = value
-        return changed
-    table = np.array(rows, dtype=float)
-    table[:, column] = value
-    return table
-
-
-def require_table(model: Any) -> None:
-    """Raise ``ValueError`` if a model was fitted to images."""
-    if len(model.input_encoder_.shape_) > 1:
-        raise ValueError("this plot is for models of tables; the model was fitted to images")
+@contextmanager
+def missing_letters_allowed() -> Iterator[None]:
+    """Do not warn of letters that the font has not, such as emoji in names: a box stands for them."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=r"Glyph .* missing from font")
+        yield

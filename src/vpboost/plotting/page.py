@@ -1,8 +1,6 @@
 """A report of one page: what the model is, how it was trained, how well it predicts and by what."""
 
-import base64
-import html
-import io
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -10,31 +8,24 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from .._version import __version__
-from ..metrics import evaluate
-from .figures import (
-    plot_diagnostics,
-    plot_input_gradients,
-    plot_partial_dependence,
-    plot_predictions,
-    plot_training,
-    plot_trust_region,
-)
+from ..callbacks import name_of
+from ..files.atomic import write_file
+from ..metrics import Compared, compare, scores_of_classes, scores_of_outputs, summary
+from .effects import plot_input_gradients, plot_partial_dependence
+from .figures import BLUE, axes_or_new, plot_diagnostics, plot_training, plot_trust_region
+from .html import facts_table, number, page, plots, scores_table
+from .names import column_name, n_outputs, names_of_outputs, output_name
+from .predictions import draw_confusion, draw_values
 
-STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; color: #1d2433; max-width: 1120px; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.6rem; margin-bottom: 0.2rem; } h2 { font-size: 1.15rem; margin: 2rem 0 0.6rem; }
-.lead { color: #5a6272; margin-top: 0; }
-table { border-collapse: collapse; }
-th, td { text-align: left; padding: 0.25rem 1.2rem 0.25rem 0; vertical-align: top; }
-th { font-weight: 600; } td { font-variant-numeric: tabular-nums; } tr + tr { border-top: 1px solid #e6e9ef; }
-.plots { display: grid; grid-template-columns: repeat(2, 1fr); gap: 1.2rem; }
-.plots.three { grid-template-columns: repeat(3, 1fr); }
-.plots img { width: 100%; } .numbers { display: flex; flex-wrap: wrap; gap: 2.5rem; }
-.number b { display: block; font-size: 1.7rem; line-height: 1.2; }
-"""
+#: Outputs or classes of which all scores are shown; of more, so many of the worst and of the best.
+MOST_SCORES, EXTREMES = 50, 10
+#: Outputs of which all predictions are drawn; of more, those of the two worst and the two best.
+MOST_DRAWN = 4
 
 
-def report(model: Any, X: Any, y: Any, path: Any = "report.html", title: str = "VPBoost model") -> Path:
+def report(
+    model: Any, X: Any, y: Any, path: Any = "report.html", title: str = "VPBoost model", about: str = "the data given"
+) -> Path:
     """Write a page about a fitted model: its settings, its training, its metrics and predictions on data you give.
 
     Parameters
@@ -44,57 +35,123 @@ def report(model: Any, X: Any, y: Any, path: Any = "report.html", title: str = "
     X, y : array-like
         Data that the model has not seen, best of all.
     path : str or Path, default="report.html"
-        The page: one file that needs nothing else.
+        The page: one file that needs nothing else. A file that is there stays until the new one is complete.
     title : str, default="VPBoost model"
         Heading of the page.
+    about : str, default="the data given"
+        What X and y are, such as "the test data".
 
     Returns
     -------
     Path
         The page.
     """
-    metrics = evaluate(model, X, y)
-    main = {name: value for name, value in metrics.items() if not name.startswith("r2 of ")}
-    rest = {name: value for name, value in metrics.items() if name not in main}
+    compared = compare(model, X, y)
+    metrics = {name: value for name, value in summary(model, compared).items() if " of " not in name}
     sections = [
-        f"<h1>{html.escape(title)}</h1>",
-        f"<p class='lead'>{html.escape(sentence(model, len(np.asarray(y))))}</p>",
-        "<h2>Metrics on the data given</h2>",
-        "<div class='numbers'>" + "".join(number(name, value) for name, value in main.items()) + "</div>",
-        table(rest) if rest else "",
+        f"<p class='lead'>{escape(sentence(model, len(compared.truth), str(about)))}</p>",
+        f"<h2>Metrics on {escape(str(about))}</h2>",
+        "<div class='numbers'>" + "".join(number(name, value) for name, value in metrics.items()) + "</div>",
+        scores(model, compared),
         "<h2>Predictions</h2>",
-        plots([plot_predictions(model, X, y), *effects(model, X)]),
+        plots(predictions(model, compared)),
+        *inputs(model, X),
         "<h2>Training</h2>",
         plots([plot_training(model), plot_trust_region(model), plot_diagnostics(model)]),
         "<h2>Model</h2>",
-        table(facts(model)),
+        facts_table(facts(model)),
         "<h2>Settings</h2>",
-        table({name: repr(value) for name, value in model.get_params(deep=False).items() if value is not None}),
+        facts_table(settings(model)),
     ]
-    body = "\n".join(sections)
-    head = f"<meta charset='utf-8'><title>{html.escape(title)}</title><style>{STYLE}</style>"
-    Path(path).write_text(f"<!doctype html><html lang='en'><head>{head}</head><body>{body}</body></html>", "utf-8")
+    write_file(path, page(str(title), sections))
     return Path(path)
 
 
-def sentence(model: Any, n_rows: int) -> str:
+def sentence(model: Any, n_rows: int, about: str) -> str:
     """Return what the model is, in a sentence."""
-    kind = "classifier" if hasattr(model, "classes_") else "regressor"
-    ensemble = model.ensemble_
+    classifier, ensemble = hasattr(model, "classes_"), model.ensemble_
     return (
-        f"A {kind} of {ensemble.n_learners} smooth learners with {ensemble.n_parameters:,} parameters in all, "
-        f"{model.n_features_in_} inputs and {ensemble.n_outputs} output{'s' if ensemble.n_outputs > 1 else ''}, "
-        f"looked at on {n_rows:,} rows."
+        f"A {'classifier' if classifier else 'regressor'} of {count(ensemble.n_learners, 'smooth learner')} with "
+        f"{ensemble.n_parameters:,} parameters in all, {count(model.n_features_in_, 'input')} and "
+        f"{count(n_outputs(model), 'class' if classifier else 'output')}, looked at on {about}: {count(n_rows, 'row')}."
     )
 
 
-def effects(model: Any, X: Any) -> list[Axes]:
-    """Return plots of how inputs act, for models of tables with numeric columns."""
-    encoder = model.input_encoder_
-    if len(encoder.shape_) > 1 or not encoder.numeric_:
+def count(n: int, noun: str) -> str:
+    """Return a number of things.
+
+    >>> count(1, "class"), count(2000, "class"), count(2, "row")
+    ('1 class', '2,000 classes', '2 rows')
+    """
+    return f"{n:,} {noun}{'' if n == 1 else 'es' if noun.endswith('s') else 's'}"
+
+
+def scores(model: Any, compared: Compared) -> str:
+    """Return a table of every output's or class's scores; of very many, the worst and the best."""
+    n, classifier = n_outputs(model), hasattr(model, "classes_")
+    if n == 1:
+        return ""
+    r2_and_rmse = {} if classifier else dict(zip(("R²", "RMSE"), scores_of_outputs(compared), strict=True))
+    columns = scores_of_classes(compared) if classifier else r2_and_rmse
+    head, note, chosen = "class" if classifier else "output", "", np.arange(n)
+    if n > MOST_SCORES:
+        by, judged = worth(compared, classifier)
+        order = from_worst(judged)
+        chosen = order if len(order) <= MOST_SCORES else np.concatenate([order[:EXTREMES], order[-EXTREMES:]])
+        low, middle, high = (f"{judged[order[k]]:.4g}" for k in (0, len(order) // 2, -1))
+        which = f"{EXTREMES} worst and the {EXTREMES} best" if len(chosen) < len(order) else f"{len(order)} that occur"
+        note = (
+            f"<p>The {which} of {count(n, head)}. {by} is {low} at the least, {middle} in the middle and {high} at the "
+            "most.</p>"
+        )
+    names = names_of_outputs(model) or [str(k) for k in range(n)]
+    rows = [(names[k], [values[k] for values in columns.values()]) for k in chosen]
+    return note + scores_table([head, *columns], rows)
+
+
+def worth(compared: Compared, classifier: bool = False) -> tuple[str, np.ndarray]:
+    """Return what to judge outputs or classes by, larger where predictions are better: F1 or R², −RMSE of one row."""
+    if classifier:
+        return "F1", scores_of_classes(compared)["F1"]
+    r2, rmse = scores_of_outputs(compared)
+    return ("−RMSE", -rmse) if len(compared.truth) == 1 else ("R²", r2)
+
+
+def from_worst(judged: np.ndarray) -> np.ndarray:
+    """Return places in order, worst first, without those of classes that neither occur nor were predicted (NaN)."""
+    return np.argsort(judged, kind="stable")[: int((~np.isnan(judged)).sum())]
+
+
+def predictions(model: Any, compared: Compared) -> list[Axes]:
+    """Return plots of predictions: of all outputs, or of the worst and the best and how good all are."""
+    if hasattr(model, "classes_"):
+        return [draw_confusion(model, compared)]
+    n, (by, judged) = n_outputs(model), worth(compared)
+    if n <= MOST_DRAWN:
+        return [draw_values(model, compared, k) for k in range(n)]
+    order, notes = from_worst(judged), ("worst", "second worst", "second best", "best")
+    chosen = zip((*order[:2], *order[-2:]), notes, strict=True)
+    drawn = [draw_values(model, compared, int(k), note=f"\n{note}, {by} {judged[k]:.3g}") for k, note in chosen]
+    return [*drawn, draw_distribution(by, judged)] if n > MOST_SCORES else drawn
+
+
+def draw_distribution(name: str, values: np.ndarray) -> Axes:
+    """Draw how many outputs have which score."""
+    ax = axes_or_new(None)
+    clipped = name == "R²" and values.min() < -1  # a few very bad outputs would squeeze all others into one bar
+    ax.hist(np.maximum(values, -1) if clipped else values, bins=40, color=BLUE)
+    ax.set(xlabel=f"{name}, −1 or less at −1" if clipped else name, ylabel="outputs", title=f"{name} of all outputs")
+    return ax
+
+
+def inputs(model: Any, X: Any) -> list[str]:
+    """Return a section on how inputs act, for models of tables."""
+    if len(model.input_encoder_.shape_) > 1:
         return []
-    order = [j for j in np.argsort(-model.feature_importances_) if j in encoder.numeric_]
-    return [plot_input_gradients(model, X), *(plot_partial_dependence(model, X, int(j)) for j in order[:2])]
+    axes = [plot_input_gradients(model, X)] if model.input_encoder_.numeric_ else []
+    axes += [plot_partial_dependence(model, X, int(j)) for j in np.argsort(-model.feature_importances_)[:2]]
+    first = "" if hasattr(model, "classes_") or n_outputs(model) == 1 else f" on {escape(output_name(model, 0))}"
+    return [f"<h2>Effects of inputs{first}</h2>", plots(axes)]
 
 
 def facts(model: Any) -> dict[str, Any]:
@@ -110,41 +167,21 @@ def facts(model: Any) -> dict[str, Any]:
         "precision": model.dtype,
         "vpboost": __version__,
     }
-    names = getattr(model, "feature_names_in_", None)
     if len(model.feature_importances_) == model.n_features_in_:
         order = np.argsort(-model.feature_importances_)[:8]
-        label = [str(names[j]) if names is not None else f"column {j}" for j in order]
-        shares = [f"{name} {model.feature_importances_[j]:.0%}" for name, j in zip(label, order, strict=True)]
-        found["most important inputs"] = ", ".join(shares)
+        found["most important inputs"] = ", ".join(
+            f"{column_name(model, j)} {model.feature_importances_[j]:.0%}" for j in order
+        )
     return found
 
 
-def number(name: str, value: float) -> str:
-    """Return a metric in large type."""
-    label = {"r2": "R²", "rmse": "RMSE", "mae": "MAE", "log_loss": "log-loss", "auc": "AUC"}.get(name, name)
-    return f"<div class='number'><b>{value:.4g}</b>{html.escape(label)}</div>"
-
-
-def table(rows: dict[str, Any]) -> str:
-    """Return rows of names and values."""
+def settings(model: Any) -> dict[str, str]:
+    """Return the parameters that are set, as text of moderate length."""
 
     def text(value: Any) -> str:
-        return html.escape(f"{value:.6g}" if isinstance(value, float) else str(value))
+        if isinstance(value, list | tuple):
+            return f"[{', '.join(map(text, value))}]"
+        shown = name_of(value) if " at 0x" in repr(value) else repr(value)
+        return shown if len(shown) <= 300 else shown[:299] + "…"
 
-    lines = "".join(f"<tr><th>{html.escape(name)}</th><td>{text(value)}</td></tr>" for name, value in rows.items())
-    return f"<table>{lines}</table>"
-
-
-def plots(axes: list[Axes]) -> str:
-    """Return figures as pictures inside the page."""
-    style = "plots three" if len(axes) == 3 else "plots"
-    return f"<div class='{style}'>" + "".join(picture(ax) for ax in axes) + "</div>"
-
-
-def picture(ax: Axes) -> str:
-    """Return the figure of some axes as an image element."""
-    buffer = io.BytesIO()
-    figure: Any = ax.get_figure(root=True)
-    figure.savefig(buffer, format="png", dpi=130)
-    encoded = base64.b64encode(buffer.getvalue()).decode()
-    return f"<img alt='{html.escape(ax.get_title())}' src='data:image/png;base64,{encoded}'>"
+    return {name: text(value) for name, value in model.get_params(deep=False).items() if value is not None}

@@ -1,0 +1,222 @@
+"""How inputs act on the prediction: derivatives and partial dependence."""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from sklearn.utils.validation import check_is_fitted
+
+from ..predictor import is_missing
+from ..frames import column_values, is_arrow, is_frame
+from .figures import BLUE, GREY, axes_or_new
+from .names import (
+    column_name,
+    column_number,
+    is_whole,
+    label_of,
+    n_outputs,
+    of_output,
+    output_number,
+    plain_text,
+    subject,
+)
+
+#: Rows over which to average, rows to count levels in, and levels to show.
+MOST_ROWS, MOST_COUNTED, MOST_LEVELS = 200, 100_000, 20
+
+
+def plot_input_gradients(model: Any, X: Any, ax: Axes | None = None, most: int = 15, output: Any = None) -> Axes:
+    """Draw the derivatives of the prediction by its most important numeric inputs, over the rows of X.
+
+    They are exact and multiplied by each input's spread, so that they are comparable: the change of the prediction, or
+    of a class's logit, per standard deviation of the input.
+
+    Parameters
+    ----------
+    model : VPBoostRegressor or VPBoostClassifier
+        An estimator fitted to a table.
+    X : array-like or data frame
+        Rows at which to take derivatives; at most 1,000 are used.
+    ax : matplotlib axes, optional
+        Where to draw; by default on a new figure.
+    most : int, default=15
+        How many inputs to show.
+    output : int or str, optional
+        Which output or class, by number from 0, or by its name or label as text; by default the first, or the second
+        of two classes.
+
+    Returns
+    -------
+    matplotlib axes
+    """
+    check_is_fitted(model)
+    chosen = output_number(model, output)
+    if not is_whole(most) or most < 1:
+        raise ValueError(f"most must be a whole number of at least 1, got {most!r}")
+    encoder = model.input_encoder_
+    require_table(model)
+    if not encoder.numeric_:
+        raise ValueError("the model has no numeric inputs to take derivatives by; see plot_partial_dependence")
+    size = n_outputs(model) * len(encoder.sources_)  # of the derivatives at one row
+    rows = table_rows(model, X, int(np.clip(20_000_000 // size, 20, 1000)))
+    numeric, gradient = encoder.numeric_, of_output(model, model.input_gradient(rows), chosen)
+    effect = gradient[:, numeric] * np.asarray(encoder.scale_)
+    order = np.argsort(np.abs(effect).mean(axis=0))[-most:]
+    ax = axes_or_new(ax, 1.2 + 0.3 * len(order))
+    ax.axvline(0, color=GREY, linewidth=0.8)
+    boxes = ax.boxplot(effect[:, order], orientation="horizontal", showfliers=False, patch_artist=True, whis=(5, 95))
+    for box in boxes["boxes"]:
+        box.set(facecolor="#cfe0f1", edgecolor=BLUE)
+    ax.set_yticks(range(1, len(order) + 1), [plain_text(column_name(model, numeric[j]), 24) for j in order])
+    ax.set(xlabel=f"change of the {subject(model, chosen)}\nper spread of the input", title="Input gradients")
+    return ax
+
+
+def plot_partial_dependence(
+    model: Any, X: Any, feature: Any, ax: Axes | None = None, output: Any = None, n_points: int = 40
+) -> Axes:
+    """Draw the mean prediction as one column takes other values, everything else staying as it is.
+
+    A numeric column, or one of dates, varies over its range; thin lines are single rows. A column of categories takes
+    its most frequent levels, at most 20; lines are the middle 80% of the rows.
+
+    Parameters
+    ----------
+    model : VPBoostRegressor or VPBoostClassifier
+        An estimator fitted to a table; of a classifier, the logit is shown.
+    X : array-like or data frame
+        Rows over which to average; at most 200 are used.
+    feature : int or str
+        Number of the column, from 0, or its name.
+    ax : matplotlib axes, optional
+        Where to draw; by default on a new figure.
+    output : int or str, optional
+        Which output or class, by number from 0, or by its name or label as text; by default the first, or the second
+        of two classes. A whole number is the number of the class, not its label.
+    n_points : int, default=40
+        Values of a numeric column.
+
+    Returns
+    -------
+    matplotlib axes
+    """
+    check_is_fitted(model)
+    require_table(model)
+    column, chosen = column_number(model, feature), output_number(model, output)
+    if not is_whole(n_points) or n_points < 2:
+        raise ValueError(f"n_points must be a whole number of at least 2, got {n_points!r}")
+    rows = table_rows(model, X, MOST_ROWS)
+    ask = model.decision_function if hasattr(model, "classes_") else model.predict
+
+    def predict(values: Any) -> np.ndarray:
+        return of_output(model, ask(with_column(rows, column, values)), chosen)
+
+    ask(rows)  # whether they fit, the model says best
+    values = column_of(table_rows(model, X, MOST_COUNTED), column)
+    kind = kind_of(model, values, column)
+    if kind == "levels":
+        ax = draw_levels(predict, values, rows.shape[0], ax)
+        what = f"{subject(model, chosen)}\n(mean, and the middle 80% of the rows)"
+        ax.set(xlabel=what, ylabel=plain_text(column_name(model, column)) + ax.get_ylabel())
+        return ax
+    grid = grid_of(column_of(rows, column), kind, n_points)
+    shown, ax = np.stack([predict(value) for value in grid]), axes_or_new(ax)
+    unit = ", days" if kind == "durations" else ""
+    places = [value / np.timedelta64(1, "D") for value in grid] if kind == "durations" else grid
+    ax.plot(places, shown[:, :: max(rows.shape[0] // 40, 1)], color=GREY, linewidth=0.5, alpha=0.4)
+    ax.plot(places, shown.mean(axis=1), color=BLUE, linewidth=2)
+    if kind == "dates":
+        ax.tick_params(axis="x", rotation=30)
+    name = plain_text(column_name(model, column)) + unit
+    ax.set(xlabel=name, ylabel=subject(model, chosen), title="Partial dependence")
+    return ax
+
+
+def table_rows(model: Any, X: Any, most: int) -> Any:
+    """Return some rows of a table, evenly spaced; raise ``ValueError`` if it is none, or one of other columns."""
+    table = X.to_pandas() if is_arrow(X) else X if is_frame(X) else np.asarray(X)
+    if len(table.shape) != 2:
+        kind = type(X).__name__
+        raise ValueError(f"X must be an array or data frame of rows and columns, got {kind} of shape {table.shape}")
+    n, columns = table.shape
+    if columns != model.n_features_in_:
+        raise ValueError(f"X must have the {model.n_features_in_} columns of training, got {columns}")
+    if not n:
+        raise ValueError("X has no rows; a plot needs at least one")
+    if n <= most:
+        return table
+    some = np.linspace(0, n - 1, most).astype(int)
+    return table.iloc[some] if hasattr(table, "iloc") else table[some]
+
+
+def column_of(table: Any, column: int) -> Any:
+    """Return a column of an array or a data frame."""
+    return table[table.columns[column]] if is_frame(table) else table[:, column]
+
+
+def kind_of(model: Any, values: Any, column: int) -> str:
+    """Return how a column varies: "levels", "numbers", "dates" or "durations"."""
+    dtype = str(values.dtype).lower()
+    if dtype.startswith("bool") or any(column == category.column for category in model.input_encoder_.categories_):
+        return "levels"
+    present = [value for value in column_values(values) if not is_missing(value)]
+    if all(value == present[0] for value in present):  # none or a single one: nothing to vary
+        return "levels"
+    return {"datetime": "dates", "timedelta": "durations"}.get(model.input_encoder_.times_.get(column, ""), "numbers")
+
+
+def grid_of(values: Any, kind: str, n_points: int) -> Any:
+    """Return values over the range of a column, without the outermost 2% at either end."""
+    if kind == "numbers":
+        numbers = np.asarray(column_values(values), float)
+        low, high = np.nanquantile(numbers, [0.02, 0.98])
+        return np.linspace(*((low, high) if low < high else (np.nanmin(numbers), np.nanmax(numbers))), n_points)
+    times = sorted(value for value in values if not is_missing(value))
+    low, high = (times[round(share * (len(times) - 1))] for share in (0.02, 0.98))
+    low, high = (low, high) if low < high else (times[0], times[-1])
+    return [low + (high - low) * share for share in np.linspace(0, 1, n_points).tolist()]
+
+
+def with_column(rows: Any, column: int, values: Any) -> Any:
+    """Return rows with other values in one column, or one value in all of it."""
+    if not is_frame(rows):
+        table = np.array(rows, dtype=float)
+        table[:, column] = values
+        return table
+    name = rows.columns[column]
+    if hasattr(rows, "iloc"):
+        changed = rows.copy()
+        changed[name] = getattr(values, "array", values)  # values alone: they have labels of other rows
+        return changed
+    import polars
+
+    return rows.with_columns((values if isinstance(values, polars.Series) else polars.lit(values)).alias(name))
+
+
+def draw_levels(predict: Callable, values: Any, n_rows: int, ax: Axes | None) -> Axes:
+    """Draw the mean and the middle 80% of predictions for the most frequent levels, the most frequent at the top."""
+    levels = [label_of(value) for value in column_values(values)]
+    if str(values.dtype).lower().startswith("bool"):  # nullable ones are read as numbers
+        levels = [{"0": "False", "1": "True"}.get(level, level) for level in levels]
+    counts = Counter(levels)
+    chosen = [level for level, _ in counts.most_common(MOST_LEVELS)]
+    ax = axes_or_new(ax, 1.5 + 0.27 * len(chosen))
+    for place, level in enumerate(chosen):
+        same = np.full(n_rows, levels.index(level))
+        found = predict(values.iloc[same] if hasattr(values, "iloc") else values[same])
+        ax.plot(np.quantile(found, [0.1, 0.9]), [place, place], color="#9dbfe0", linewidth=5, solid_capstyle="butt")
+        ax.plot(found.mean(), place, "o", color=BLUE)
+    labels = [f"{plain_text(level, 24)} ({counts[level] / len(levels):.0%})" for level in chosen]
+    ax.set_yticks(range(len(chosen)), labels)
+    ax.set_ylim(len(chosen) - 0.5, -0.5)
+    left_out = "" if len(counts) <= MOST_LEVELS else f"\n({MOST_LEVELS} most frequent of {len(counts)})"
+    ax.set(title="Partial dependence", ylabel=left_out)
+    return ax
+
+
+def require_table(model: Any) -> None:
+    """Raise ``ValueError`` if a model was fitted to images."""
+    if len(model.input_encoder_.shape_) > 1:
+        raise ValueError("this plot is for models of tables; the model was fitted to images")
