@@ -186,7 +186,7 @@ def first_rows(head: str, delimiter: str) -> tuple[list[str], list[str]]:
     before = csv.field_size_limit(HEAD_BYTES)  # by default 128 KB, which texts may well exceed
     try:
         reader = csv.reader(io.StringIO(head, newline=""), delimiter=delimiter, skipinitialspace=True)
-        rows = (row for row in reader if any(map(str.strip, row)))
+        rows = (row for row in reader if "".join(row).strip() or len(row) > 1)  # pandas skips empty lines, too
         return next(rows, []), next(rows, [])
     finally:
         csv.field_size_limit(before)

@@ -86,7 +86,8 @@ def split(data: Data, model: Any, options: argparse.Namespace, form: Any, task: 
         held_out = training_data(frame, options, options.validation, data.X)
         held_out = held_out._replace(y=labels_of(held_out.y, task))
         return data, held_out, f"the rows of {options.validation}{use}"
-    if options.report is None or rounds is None or (rounds == "auto" and len(data.X) < LEAST_ROWS):
+    few = rounds is None or (rounds == "auto" and len(data.X) < LEAST_ROWS)
+    if options.report is None or few or not 0 < model.validation_fraction < 1:  # of which the fit will complain
         return data, None, "the rows trained on (expect larger errors on new ones)"
     _, groups = np.unique(tables.pd.util.hash_pandas_object(data.X, index=False), return_inverse=True)
     target, classes = np.asarray(data.y), task == "classification"
@@ -229,8 +230,12 @@ def labels_of(y: Any, task: str, as_text: bool = False) -> Any:
             return y.astype(object).map(level_name)
         whole = y.dtype.kind == "f" and (y == np.floor(y)).all()  # as whole numbers beside missing ones are read
         return y.astype(int) if whole else y
-    for name in [y.name] if y.ndim == 1 else y.columns:
-        if not tables.is_number(y if y.ndim == 1 else y[name]):
-            tables.check_text(y if y.ndim == 1 else y[name], name, "a regression needs numbers")
+    for name, column in [(y.name, y)] if y.ndim == 1 else y.items():
+        if not tables.is_number(column):
+            tables.check_text(column, name, "a regression needs numbers")
+            if tables.parse_dates(column).notna().all() or tables.kind_of(column) != "text":
+                raise CommandError(
+                    f"target {name!r} holds dates; a regression needs numbers, such as days since a date"
+                )
             raise CommandError(f"target {name!r} holds text; a regression needs numbers (--task classification?)")
     return y
