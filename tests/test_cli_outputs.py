@@ -91,7 +91,8 @@ def test_numpy_exports_spare_files_that_are_not_exports(files, capsys):
     (files / "other" / "model.vpboost").write_bytes(b"another model")
     assert "model.vpboost exists" in fail(capsys, "export", "m.vpboost", "--to", "numpy", "-o", "other")
     assert (files / "other" / "model.vpboost").read_bytes() == b"another model"
-    assert "is a file" in fail(capsys, "export", "m.vpboost", "--to", "numpy", "-o", "t.csv")
+    for folder in ("t.csv", "", "-"):
+        assert "is not a folder" in fail(capsys, "export", "m.vpboost", "--to", "numpy", "-o", folder)
     (files / "own").mkdir()
     (files / "own" / "model.vpboost").write_bytes(original)
     succeed(capsys, "export", "own/model.vpboost", "--to", "numpy", "-o", "own")
@@ -114,6 +115,7 @@ def test_outputs_are_checked_before_a_long_fit(files, capsys, monkeypatch, optio
         "/dev/fd/1": "not a file",
         "-": "give the name of a file",
         "": "give the name of a file",
+        "\udcff.x": "not UTF-8",
     }.items():
         assert message in fail(capsys, *TRAIN, option, path), path
 
@@ -158,6 +160,18 @@ def test_the_ending_says_the_format(files, capsys):
         assert not (files / name).exists()
 
 
+def test_pictures_are_written_under_the_name_given(files, capsys):
+    """To a name without an ending, matplotlib would add one."""
+    for name in ("p", "p.csv", "p.png.part"):
+        assert f"--plot takes .jpeg, .jpg, .pdf, .png, .svg, .webp, got {name}" in fail(
+            capsys, "inspect", "m.vpboost", "--plot", name
+        )
+    assert "--picture takes" in fail(capsys, "demo", "--picture", "p")
+    assert not list(files.glob("p*"))
+    assert "the model has an empty name" in fail(capsys, "inspect", "")
+    assert "the table has an empty name" in fail(capsys, "predict", "m.vpboost", "")
+
+
 def test_kept_columns_must_not_clash_with_predictions(files, capsys):
     succeed(capsys, "predict", "m.vpboost", "t.csv", "-o", "p.csv", "--keep")
     printed = fail(capsys, "predict", "m.vpboost", "p.csv", "--keep")
@@ -181,15 +195,13 @@ def shell(script):
 def test_standard_output_that_cannot_be_written_to(files):
     for command in ("predict m.vpboost t.csv", "inspect m.vpboost"):
         closed = shell(f"$V {command} >&-")
-        assert closed.returncode == 1, command
-        assert closed.stderr == "vpboost: standard output is closed\n"
-        full = shell(f"$V {command} > /dev/full")
-        assert full.returncode == 1, command
-        assert full.stderr == "vpboost: standard output: No space left on device\n"
+        assert (closed.returncode, closed.stderr) == (1, "vpboost: standard output is closed\n")
+    full = shell("$V predict m.vpboost t.csv > /dev/full")
+    assert (full.returncode, full.stderr) == (1, "vpboost: standard output: No space left on device\n")
 
 
 def test_broken_pipes_and_closed_error_streams(files):
-    long = pd.concat([pd.read_csv("t.csv")] * 500)
+    long = pd.concat([pd.read_csv("t.csv")] * 80)
     long.to_csv("long.csv", index=False)
     found = shell("$V predict m.vpboost long.csv --keep | head -1")
     assert (found.returncode, found.stdout, found.stderr) == (141, "a,b,y,predicted_y\n", "")

@@ -89,6 +89,7 @@ def test_near_misses(table, tmp_path, capsys):
         (["--ignore", "a", "--categorical", "a"], "'a' is given as --ignore and as --categorical"),
         (["--weight", "n", "--categorical", "n"], "'n' is given as --weight and as --categorical"),
         (["--categorical", "zzz"], "no column 'zzz'"),
+        (["--set", "=3"], "--set takes NAME=VALUE, got '=3'"),
         (["--n-estimators", "0"], "n_estimators must be a whole number of at least 1, got 0"),
         (["--delimiter", "é"], "takes one ASCII character"),
         (["--delimiter", '"'], "no quote and no line break"),
@@ -97,6 +98,19 @@ def test_near_misses(table, tmp_path, capsys):
 )
 def test_contradictions(table, tmp_path, capsys, options, message):
     assert message in fail(capsys, "train", table, "--target", "y", "-o", tmp_path / "m", *QUICK, *options)
+
+
+def test_numbers_that_cannot_be_used(tmp_path, capsys):
+    path = tmp_path / "t.csv"
+    command = ["train", path, "--target", "y", "-o", tmp_path / "m", *QUICK, "--skip-missing-target"]
+    for bad, message in {
+        "1,2,\n1,2,inf": "target 'y' must hold finite numbers, got inf in row 92",
+        "1,2,\n1,-2,3": "--weight 'w' must hold finite numbers of at least 0, got -2 in row 92",
+        "1,2,\n1,,3": "--weight 'w' must hold finite numbers of at least 0, got none in row 92",
+        "1,2,\nx,2,3": "column 'a' holds numbers, but 1 of 91 values are not, the first 'x' in row 92",
+    }.items():
+        path.write_text("a,w,y\n" + "".join(f"{i},1,{i}.5\n" for i in range(90)) + bad + "\n")
+        assert message in fail(capsys, *command, "--weight", "w")
 
 
 def test_quantiles_and_powers(table, tmp_path, capsys):

@@ -193,9 +193,9 @@ def parameters_of(options: argparse.Namespace) -> dict[str, Any]:
     given = {name: getattr(options, name) for name, _, _ in FLAGS if getattr(options, name) is not None}
     for setting in options.set:
         name, equals, value = setting.partition("=")
-        if not equals:
-            raise CommandError(f"--set takes NAME=VALUE, got {setting!r}")
         name = name.strip().replace("-", "_")
+        if not name or not equals:
+            raise CommandError(f"--set takes NAME=VALUE, got {setting!r}")
         if name in ("callbacks", "verbose", "random_state", "warm_start"):
             raise CommandError(f"--set {name} is not for the command line; see --seed, --quiet, --checkpoint")
         if name in given:

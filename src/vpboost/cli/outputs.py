@@ -16,6 +16,7 @@ from .errors import CommandError
 #: How messages call the arguments; all others are called --NAME.
 CALLED = {"table": "the table", "model": "the model", "output": "-o"}
 PARQUET = (".parquet", ".pq")
+PICTURES = (".jpeg", ".jpg", ".pdf", ".png", ".svg", ".webp")
 #: Endings of files that are neither CSV nor Parquet.
 FOREIGN = {
     ".7z", ".arrow", ".avro", ".bz2", ".db", ".doc", ".docx", ".dta", ".feather", ".h5", ".hdf", ".hdf5", ".htm",
@@ -33,6 +34,8 @@ def check_files(options: Namespace) -> None:
     reads = {called(name): getattr(options, name) for name in options.reads if getattr(options, name) is not None}
     if list(reads.values()).count("-") > 1:
         raise CommandError(f"{' and '.join(reads)} are both -; standard input can be read only once")
+    if "" in reads.values():
+        raise CommandError(f"{next(label for label in reads if reads[label] == '')} has an empty name; name a file")
     seen = dict(reads)
     for name in () if getattr(options, "to", None) == "numpy" else options.writes:  # see check_folder
         label, path = called(name), getattr(options, name)
@@ -42,6 +45,8 @@ def check_files(options: Namespace) -> None:
             if same_file(path, taken):
                 raise CommandError(f"{label} {path} and {other}, {taken}, are the same file; give another {label}")
         check_output(label, path)
+        if name in ("plot", "picture") and not path.lower().endswith(PICTURES):
+            raise CommandError(f"{label} takes {', '.join(PICTURES)}, got {path}")
         seen[label] = path
 
 
@@ -66,6 +71,7 @@ def check_output(label: str, path: str) -> None:
         hint = "; leave it out to write to standard output" if label == "-o" else ""
         raise CommandError(f"{label} {path} is not a file{hint}")
     try:
+        path.encode()  # as the names of temporary files are
         target = writable(path)
         with contextlib.suppress(FileNotFoundError):
             os.lstat(target)  # says so if the name is too long
@@ -74,14 +80,16 @@ def check_output(label: str, path: str) -> None:
     except OSError as error:
         reason = str(error) if error.strerror is None else f"{path} cannot be written: {error.strerror.lower()}"
         raise CommandError(f"{label} {reason}") from error
+    except UnicodeEncodeError as error:
+        raise CommandError(f"{label} {path} cannot be written: the name is not UTF-8") from error
 
 
 def check_folder(folder: str, model: str) -> None:
     """Raise an error if an export of ``model`` to a folder would replace files that are not an earlier export."""
     from .. import predictor
 
-    if os.path.lexists(folder) and not os.path.isdir(folder):
-        raise CommandError(f"-o {folder} is a file; give the name of a folder")
+    if folder in ("", "-") or (os.path.lexists(folder) and not os.path.isdir(folder)):
+        raise CommandError(f"-o {folder} is not a folder; give the name of one, or of a new one")
     saved, script = Path(folder, "model.vpboost"), Path(folder, "predictor.py")
     if script.exists() and first_line(script) != first_line(Path(predictor.__file__)):
         raise CommandError(f"{script} exists and is not vpboost's; give another folder")

@@ -135,8 +135,7 @@ def check_single(column: Any, name: str) -> None:
         several = column.map(lambda value: isinstance(value, list | tuple | dict | set | np.ndarray))
         if several.any():
             raise CommandError(
-                f"column {name!r} holds lists or structures; make a column of each part, or leave it out with "
-                f"--ignore {shlex.quote(name)}"
+                f"column {name!r} holds lists or structures; make a column of each part, or leave it out"
             )
 
 
@@ -169,13 +168,24 @@ def check_text(column: Any, name: str, way_out: str) -> None:
 
 
 def check_all(column: Any, wrong: np.ndarray, called: str, what: str, way_out: str) -> None:
-    """Raise :class:`CommandError` if some values of a column are not what the others are."""
+    """Raise :class:`CommandError` if some values of a column are not what the others are; the index counts the rows."""
     if wrong.any():
-        row = int(wrong.argmax())
+        first = int(wrong.argmax())
         raise CommandError(
             f"column {called} holds {what}, but {int(wrong.sum())} of {int(column.notna().sum())} values are not, the "
-            f"first {str(column.iloc[row])!r} in row {row + 1}; mend or empty them, {way_out}"
+            f"first {str(column.iloc[first])!r} in row {int(column.index[first]) + 1}; mend or empty them, {way_out}"
         )
+
+
+def check_numbers(column: Any, what: str, least: float) -> None:
+    """Raise :class:`CommandError` if a column of targets or weights has a number that cannot be used."""
+    numbers = column.to_numpy(dtype=float, na_value=np.nan)
+    wrong = ~np.isfinite(numbers) | (numbers < least)
+    if wrong.any():
+        row, value = int(column.index[wrong.argmax()]) + 1, numbers[wrong.argmax()]
+        got = "none" if np.isnan(value) else f"{value:g}"
+        limit = "" if np.isinf(least) else f" of at least {least:g}"
+        raise CommandError(f"{what} {column.name!r} must hold finite numbers{limit}, got {got} in row {row}")
 
 
 def check_levels(column: Any, name: str) -> None:

@@ -171,7 +171,7 @@ def training_data(frame: Any, options: argparse.Namespace, name: str, like: Any 
             f"{name} has {int(lacking.sum())} rows without a target, the first row {int(lacking.argmax()) + 1}; fill "
             "them in, or leave them out with --skip-missing-target"
         )
-    frame = frame[~lacking].reset_index(drop=True)
+    frame = frame[~lacking]
     if not len(frame):
         raise CommandError(f"{name} has no row with a target")
     inputs = columns or [column for column in frame.columns if column not in {*used, *options.ignore}]
@@ -182,9 +182,15 @@ def training_data(frame: Any, options: argparse.Namespace, name: str, like: Any 
     else:
         X = tables.known_inputs(frame[inputs], [tables.kind_of(like[column]) for column in inputs], name)
     others = tables.with_numbers(frame[used])
+    for column in options.target:
+        if tables.is_number(others[column]):
+            tables.check_numbers(others[column], "target", -np.inf)
+    if options.weight is not None:
+        if not tables.is_number(others[options.weight]):
+            raise CommandError(f"column {options.weight!r} holds text; weights are numbers")
+        tables.check_numbers(others[options.weight], "--weight", 0.0)
+    X, others = X.reset_index(drop=True), others.reset_index(drop=True)
     y = others[options.target[0]] if len(options.target) == 1 else others[options.target]
-    if options.weight is not None and not tables.is_number(others[options.weight]):
-        raise CommandError(f"column {options.weight!r} holds text; weights are numbers")
     return Data(X, y, None if options.weight is None else others[options.weight])
 
 
