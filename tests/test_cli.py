@@ -228,7 +228,7 @@ def test_bad_requests(folder, model, tmp_path, capsys):
     assert "does not exist" in fail(capsys, "train", tmp_path / "no.csv", "--target", "y")
     assert "save it as one of these" in fail(capsys, "train", bad(tmp_path, "t.xlsx", "x"), "--target", "y")
     assert "not a Parquet file" in fail(capsys, "train", bad(tmp_path, "t.parquet", "x"), "--target", "y")
-    assert "cannot read" in fail(capsys, "predict", tmp_path / "no.vpboost", folder / "new.csv")
+    assert "does not exist" in fail(capsys, "predict", tmp_path / "no.vpboost", folder / "new.csv")
     assert "checksum" in fail(capsys, "inspect", bad(tmp_path, "m.vpboost", model.read_bytes()[:-1] + b"x"))
     assert "not a vpboost file" in fail(capsys, "inspect", folder / "houses.csv")
     os.truncate(bad(tmp_path, "huge.csv", "a,y\n"), 1 << 42)  # a sparse file, which takes no room

@@ -76,6 +76,7 @@ def test_standard_input_is_an_input_too(files, made):
     assert found.returncode == 1
     assert "the same file" in found.stderr
     assert (files / "t.csv").read_bytes() == (made / "t.csv").read_bytes()
+    assert "-o -: give the name of a file" in vpboost("train", "-", "--target", "y", "-o", "-").stderr
     assert "only once" in vpboost("train", "-", "--target", "y", "--validation", "-").stderr
 
 
@@ -176,6 +177,15 @@ def test_kept_columns_must_not_clash_with_predictions(files, capsys):
     succeed(capsys, "predict", "m.vpboost", "t.csv", "-o", "p.csv", "--keep")
     printed = fail(capsys, "predict", "m.vpboost", "p.csv", "--keep")
     assert "has a column 'predicted_y' already" in printed
+
+
+def test_missing_inputs_are_noticed_at_once(files, capsys, monkeypatch):
+    import vpboost.files.model
+
+    monkeypatch.setattr(vpboost.files.model, "load_model", lambda *_: pytest.fail("loaded before the check"))
+    assert "no.csv does not exist" in fail(capsys, "predict", "m.vpboost", "no.csv")
+    assert "no.csv does not exist" in fail(capsys, *TRAIN, "--validation", "no.csv", "-o", "x")
+    assert ". is a folder" in fail(capsys, "inspect", ".")
 
 
 def vpboost(*arguments, **streams):

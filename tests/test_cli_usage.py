@@ -205,6 +205,20 @@ def test_reports_of_few_rows_and_of_evaluation(table, tmp_path, capsys, reports)
     assert reports.pop()[2] == f"the rows of {table}"
 
 
+def test_a_report_that_fails_comes_after_the_model(table, tmp_path, capsys, monkeypatch):
+    def report(*_, **__):
+        raise ValueError("no page")
+
+    monkeypatch.setattr(vpboost.plotting, "report", report)
+    (tmp_path / "r.html").write_text("old")
+    command = ["train", table, "--target", "y", "-o", tmp_path / "m", *QUICK, "--report", tmp_path / "r.html"]
+    assert run(*command) == 1
+    printed = capsys.readouterr()
+    assert "model written to" in printed.out
+    assert "no page" in printed.err
+    assert (tmp_path / "r.html").read_text() == "old"
+
+
 @pytest.mark.skipif("about" not in inspect.signature(vpboost.plotting.report).parameters, reason="needs about")
 def test_pages_say_what_they_are_about(table, tmp_path, capsys):
     page = tmp_path / "r.html"

@@ -1,4 +1,4 @@
-"""What the commands write: files, which are never what a command reads, and standard output."""
+"""Files and streams of the commands: what is read must be there, and what is written must not be what is read."""
 
 import contextlib
 import os
@@ -27,27 +27,37 @@ FOREIGN = {
 
 
 def check_files(options: Namespace) -> None:
-    """Raise an error, before any long work, if a file to be written is also read or written otherwise, or cannot be.
+    """Raise an error, before any long work, if files to read do not exist or files to write are others or cannot be.
 
     ``options.reads`` and ``options.writes`` name the options that hold paths.
     """
     reads = {called(name): getattr(options, name) for name in options.reads if getattr(options, name) is not None}
     if list(reads.values()).count("-") > 1:
         raise CommandError(f"{' and '.join(reads)} are both -; standard input can be read only once")
-    if "" in reads.values():
-        raise CommandError(f"{next(label for label in reads if reads[label] == '')} has an empty name; name a file")
+    for label, path in reads.items():
+        check_input(label, path)
     seen = dict(reads)
     for name in () if getattr(options, "to", None) == "numpy" else options.writes:  # see check_folder
         label, path = called(name), getattr(options, name)
         if path is None or (path == "-" and options.command == "predict"):
             continue
+        check_output(label, path)
         for other, taken in seen.items():
             if same_file(path, taken):
                 raise CommandError(f"{label} {path} and {other}, {taken}, are the same file; give another {label}")
-        check_output(label, path)
         if name in ("plot", "picture") and not path.lower().endswith(PICTURES):
             raise CommandError(f"{label} takes {', '.join(PICTURES)}, got {path}")
         seen[label] = path
+
+
+def check_input(label: str, path: str) -> None:
+    """Raise an error if there is no file, or pipe, at a path."""
+    if path == "":
+        raise CommandError(f"{label} has an empty name; give the name of a file")
+    if path != "-" and not os.path.exists(path):
+        raise CommandError(f"{path} does not exist")
+    if os.path.isdir(path):
+        raise CommandError(f"{path} is a folder; give the name of a file")
 
 
 def called(name: str) -> str:
@@ -60,7 +70,7 @@ def same_file(path: str, other: str) -> bool:
     try:
         return os.path.samefile(path, 0 if other == "-" else other)
     except OSError:  # one of them does not exist
-        return os.path.normcase(os.path.realpath(path)) == os.path.normcase(os.path.realpath(other))
+        return other != "-" and os.path.normcase(os.path.realpath(path)) == os.path.normcase(os.path.realpath(other))
 
 
 def check_output(label: str, path: str) -> None:

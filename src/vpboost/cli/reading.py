@@ -52,10 +52,6 @@ def read_table(path: str, form: Format) -> Any:
         return read_text(in_memory(sys.stdin.buffer, "standard input"), "standard input", form)
     file = Path(path)
     ending = Path(file.name.lower().removesuffix(".gz")).suffix
-    if not file.exists():
-        raise CommandError(f"{path} does not exist")
-    if file.is_dir():
-        raise CommandError(f"{path} is a folder; give the name of a file")
     if ending in FOREIGN or (ending in PARQUET and file.suffix.lower() == ".gz"):
         raise CommandError(f"{path} is neither CSV nor Parquet; save it as one of these")
     if ending in PARQUET:

@@ -55,15 +55,15 @@ def train(options: argparse.Namespace) -> None:
     except CheckpointError as error:
         raise CommandError(f"{error}; delete it, or name another --checkpoint, to begin anew") from error
     model.save_model(options.output)
-    if options.report is not None:
-        shown = held_out or data
-        with replacing(options.report) as temporary:
-            report(model, shown.X, shown.y, temporary, about=about)
     if not options.quiet:
         seconds = time.perf_counter() - began
         print(f"{task} of {', '.join(options.target)}: {n_rows} rows, {data.X.shape[1]} columns, {seconds:.1f} s")
         print(summary_of(*read_model_file(options.output)))
         print(f"model written to {options.output}")
+    if options.report is not None:
+        shown = held_out or data
+        with replacing(options.report) as temporary:
+            report(model, shown.X, shown.y, temporary, about=about)
     if model.boosted_.status.startswith("interrupted"):
         print(f"vpboost: {model.boosted_.status}; the model holds those", file=sys.stderr)
         raise KeyboardInterrupt
