@@ -1,62 +1,33 @@
-"""Commands and options. Nothing heavy is imported before a command runs, so that help comes at once."""
+"""The command line's way in. Nothing heavy is imported before a command runs, so that help comes at once."""
 
-import argparse
 import io
 import os
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from .._version import __version__
-
-#: Parameters of the estimators that have a flag of their own: name, type, help. All others go through ``--set``.
-FLAGS: tuple[tuple[str, type, str], ...] = (
-    ("n_estimators", int, "stages of boosting at the most (default 300)"),
-    ("learning_rate", float, "boosting rate in (0, 1] (default: by the number of rows)"),
-    ("loss", str, "squared_error, pseudo_huber, quantile, poisson, gamma or tweedie"),
-    ("featurizer", str, "mlp, resnet, rbf, fourier or bspline (default mlp)"),
-    ("width", int, "units per layer (default: by the number of rows)"),
-    ("depth", int, "hidden layers (default 2)"),
-    ("activation", str, "tanh, relu, gelu, silu, softplus or sin (default tanh)"),
-    ("max_steps", int, "optimiser steps per stage (default: by the number of rows)"),
-    ("encoding", str, "plain, quantile or spline (default: raced on the validation part)"),
-    ("reg_lambda", float, "initial weight of the penalty on linear weights (default 1e-4)"),
-    ("early_stopping_rounds", int, "stages to wait for a better validation score (default 10)"),
-    ("validation_fraction", float, "part of the rows set aside for validation (default 0.15)"),
-    ("eval_metric", str, "rmse, mae, r2; log_loss, error, auc (default: the loss)"),
-    ("class_weight", str, "balanced, to give every class the same weight"),
-    ("dtype", str, "float32 or float64 (default float32)"),
-    ("engine", str, "auto, xla or numpy (default auto)"),
-)
-
-EXAMPLES = """examples:
-  vpboost train houses.csv --target price -o houses.vpboost
-  vpboost predict houses.vpboost new.csv -o predictions.csv
-  vpboost evaluate houses.vpboost test.csv
-  vpboost inspect houses.vpboost
-  vpboost export houses.vpboost --to onnx -o houses.onnx
-  cat new.csv | vpboost predict houses.vpboost - > predictions.csv
-"""
-
-
-class CommandError(Exception):
-    """Something the user can mend; shown without a traceback."""
+from .errors import CommandError, printable
+from .options import parser
+from .outputs import check_files, standard_output
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; return 0, 1 for an error the user can mend, 2 for wrong usage, 130 after Ctrl-C."""
+    """Run a command; return 0, 1 for an error the user can mend, 130 after Ctrl-C, 141 if the output's reader is gone.
+
+    Wrong usage ends the process with code 2.
+    """
+    prepare_streams()
     options = parser().parse_args(arguments)
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # names may have letters that the terminal has not
     try:
+        check_files(options)
         options.run(options)
+        if sys.stdout is not None:
+            with standard_output():  # what is still in its buffer must not fail unseen
+                pass
     except KeyboardInterrupt:
         print("vpboost: interrupted", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # the reader of our output has gone, which is its right
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    except BrokenPipeError:  # the reader has gone, which is its right; the code is that of a program killed by it
+        return 141
     except (CommandError, ValueError, TypeError, ImportError, OSError, MemoryError) as error:
         if options.traceback:
             raise
@@ -71,127 +42,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def printable(text: str) -> str:
-    """Return a text without characters that would command the terminal.
-
-    >>> printable("a" + chr(27) + "[31mb")
-    'a?[31mb'
-    """
-    return "".join(c if c.isprintable() or c == "\n" else "?" for c in text)
-
-
-def command(name: str) -> Callable[[argparse.Namespace], None]:
-    """Return the function of a command, imported when it is run."""
-
-    def run(options: argparse.Namespace) -> None:
-        from . import commands
-
-        getattr(commands, name)(options)
-
-    return run
-
-
-def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
-    top = argparse.ArgumentParser(
-        prog="vpboost",
-        description="Boosting of smooth learners: train on a table, predict, evaluate, inspect and export models.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    top.add_argument("--version", action="version", version=f"vpboost {__version__}")
-    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-
-    def add(name: str, summary: str, run: str, *tables: str) -> argparse.ArgumentParser:
-        part = commands.add_parser(name, help=summary, description=summary + ".")
-        part.set_defaults(run=command(run))
-        part.add_argument("--traceback", action="store_true", help="show where in the program an error arose")
-        for argument in tables:
-            part.add_argument(argument, help=MEANING[argument])
-        if "table" in tables:
-            part.add_argument("--delimiter", help="what separates the fields of a CSV (default: found out)")
-            part.add_argument("--decimal", default=".", help="decimal mark of a CSV (default: .)")
-            text = "what a CSV writes for a missing value, beside nothing (default: NA, NaN, null and the like)"
-            part.add_argument("--missing", action="append", metavar="TEXT", help=text)
-        return part
-
-    train(add("train", "Fit a model to a table", "train", "table"))
-    part = add("predict", "Predict the rows of a table", "predict", "model", "table")
-    part.add_argument("-o", "--output", default="-", help="CSV or Parquet file (default: - for standard output)")
-    part.add_argument("--keep", action="store_true", help="keep the columns of the table beside the predictions")
-    part.add_argument("--probabilities", action="store_true", help="add the probability of each class")
-    part = add("evaluate", "Compare predictions with the truth in a table", "evaluate", "model", "table")
-    part.add_argument("--target", action="append", help="target column (default: that of training); repeat for more")
-    part.add_argument("--json", action="store_true", help="print JSON")
-    part.add_argument("--report", metavar="HTML", help="also write a page with metrics and pictures")
-    part = add("inspect", "Show what a model file contains", "inspect", "model")
-    part.add_argument("--json", action="store_true", help="print the whole description as JSON")
-    part.add_argument("--plot", metavar="PNG", help="also draw the history of the fit")
-    part = add("export", "Write a model for use without JAX", "export", "model")
-    part.add_argument("--to", choices=("onnx", "numpy"), default="onnx", help="what to write (default: onnx)")
-    part.add_argument("-o", "--output", required=True, help="the ONNX file, or a folder for the NumPy predictor")
-    part.add_argument("--dtype", choices=("float32", "float64"), default="float32", help="precision of the ONNX model")
-    part = add("demo", "Train on the paper's three 2D tasks and draw a picture", "demo")
-    part.add_argument("--picture", default="demo.png", help="where to write the picture (default: demo.png)")
-    part.add_argument("--seed", type=int, default=0, help="seed of data and training (default: 0)")
-    part.add_argument("--candidates", type=int, default=2, help="initialisations per learner (default: 2)")
-    return top
-
-
-MEANING = {"table": "CSV or Parquet file with a header, or - for CSV on standard input", "model": "a model file"}
-
-
-def train(part: argparse.ArgumentParser) -> None:
-    """Add the options of training."""
-    part.add_argument("--target", action="append", required=True, help="target column; repeat for several")
-    part.add_argument("-o", "--output", default="model.vpboost", help="the model file (default: model.vpboost)")
-    kinds = ("auto", "regression", "classification")
-    part.add_argument("--task", choices=kinds, default="auto", help="default: by the values of the target")
-    part.add_argument("--ignore", action="append", default=[], metavar="COLUMN", help="leave a column out; repeatable")
-    text = "read a column as categories; repeatable"
-    part.add_argument("--categorical", action="append", default=[], metavar="COLUMN", help=text)
-    part.add_argument("--weight", metavar="COLUMN", help="column of sample weights")
-    part.add_argument("--validation", metavar="TABLE", help="table to validate with (default: part of the rows)")
-    part.add_argument("--skip-missing-target", action="store_true", help="leave out rows without a target")
-    part.add_argument("--seed", type=int, default=0, help="seed of everything random (default: 0)")
-    part.add_argument("--time-limit", type=float, metavar="SECONDS", help="stop boosting after this time")
-    text = "save the state of the fit here now and then, and go on from it if the file exists"
-    part.add_argument("--checkpoint", metavar="FILE", help=text)
-    part.add_argument("--report", metavar="HTML", help="also write a page with metrics and pictures")
-    part.add_argument("--quiet", action="store_true", help="no progress, no summary")
-    group = part.add_argument_group("settings of the model")
-    for name, kind, meaning in FLAGS:
-        group.add_argument(f"--{name.replace('_', '-')}", type=kind, help=meaning)
-    text = "any other parameter of the estimator, e.g. --set inherit=0.8"
-    group.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help=text)
-
-
-def parameters_of(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the estimator's parameters that the command line gives."""
-    given = {name: getattr(options, name) for name, _, _ in FLAGS if getattr(options, name) is not None}
-    for setting in options.set:
-        name, equals, value = setting.partition("=")
-        if not equals:
-            raise CommandError(f"--set takes NAME=VALUE, got {setting!r}")
-        name = name.replace("-", "_")
-        if name in ("callbacks", "verbose", "random_state", "warm_start"):
-            raise CommandError(f"--set {name} is not for the command line; see --seed, --quiet, --checkpoint")
-        given[name] = value_of(value)
-    return {**given, "random_state": options.seed}
-
-
-def value_of(text: str) -> Any:
-    """Return a number, True, False or None if the text is one, else the text.
-
-    >>> [value_of(text) for text in ("3", "0.5", "none", "auto")]
-    [3, 0.5, None, 'auto']
-    """
-    words = {"none": None, "true": True, "false": False}
-    if text.lower() in words:
-        return words[text.lower()]
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
+def prepare_streams() -> None:
+    """See to it that messages can be printed, and only where they belong."""
+    if sys.stderr is None:  # closed by who started us; print would take standard output instead
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115  (for as long as the process runs)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # names may have letters that the terminal has not

@@ -1,0 +1,218 @@
+"""Tables in files and streams, read with pandas and looked over for the usual mishaps."""
+
+import codecs
+import csv
+import gzip
+import io
+import math
+import os
+import re
+import sys
+import zlib
+from collections import Counter
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+from .errors import CommandError
+from .outputs import FOREIGN, PARQUET
+from .tables import pd
+
+#: What may separate the fields of a line.
+DELIMITERS = (",", ";", "\t", "|")
+#: A text file's header must end within so many bytes.
+HEAD_BYTES = 4 << 20
+#: How a gzip file begins.
+GZIP = b"\x1f\x8b"
+
+
+class Format(NamedTuple):
+    """How a text table is written; None is found out."""
+
+    delimiter: str | None = None
+    decimal: str = "."
+    missing: list[str] | None = None
+
+    @classmethod
+    def of(cls, options: Any) -> "Format":
+        """Return what the command line says."""
+        delimiter = {"\\t": "\t", "tab": "\t"}.get(options.delimiter, options.delimiter)
+        for name, value in (("--delimiter", delimiter), ("--decimal", options.decimal)):
+            if value is not None and (len(value) != 1 or not value.isascii() or value in '"\r\n'):
+                raise CommandError(f"{name} takes one ASCII character, no quote and no line break, got {value!r}")
+        if delimiter == options.decimal:
+            raise CommandError(f"--delimiter and --decimal are both {delimiter!r}; they must differ")
+        return cls(delimiter, options.decimal, options.missing)
+
+
+def read_table(path: str, form: Format) -> Any:
+    """Return a table as a data frame; raise :class:`CommandError` if it cannot be one."""
+    if path == "-":
+        if sys.stdin is None:  # closed by who started us
+            raise CommandError("standard input is closed; give the name of a file")
+        return read_text(in_memory(sys.stdin.buffer, "standard input"), "standard input", form)
+    file = Path(path)
+    ending = Path(file.name.lower().removesuffix(".gz")).suffix
+    if ending in FOREIGN or (ending in PARQUET and file.suffix.lower() == ".gz"):
+        raise CommandError(f"{path} is neither CSV nor Parquet; save it as one of these")
+    if ending in PARQUET:
+        return checked(read_parquet(file), path)
+    with open(file, "rb") as stream:
+        if not file.is_file():  # a pipe, which can be read only once
+            return read_text(in_memory(stream, path), path, form)
+        packed = stream.read(2) == GZIP
+        stream.seek(0)
+        if packed:
+            return read_text(in_memory(stream, path), path, form)
+        check_memory(4 * file.stat().st_size, path)
+        return read_text(stream, path, form)
+
+
+def read_parquet(file: Path) -> Any:
+    """Return a Parquet file as a data frame."""
+    try:
+        from pyarrow import parquet
+    except ImportError as error:
+        raise CommandError("Parquet files need pyarrow: pip install 'vpboost[parquet]'") from error
+    try:
+        facts = parquet.read_metadata(file)
+        check_memory(16 * facts.num_rows * facts.num_columns, str(file))
+        check_unique(facts.schema.to_arrow_schema().names, str(file))
+        return pd.read_parquet(file)
+    except CommandError:
+        raise
+    except Exception as error:  # pyarrow's own kinds
+        raise CommandError(f"{file} is not a Parquet file: {error}") from error
+
+
+def in_memory(stream: BinaryIO, name: str) -> io.BytesIO:
+    """Return all that a stream holds, unpacked if it is gzip; raise an error when there is no room for it."""
+    content = read_within(stream, name)
+    packed = content.read(2) == GZIP
+    content.seek(0)
+    if not packed:
+        return content
+    try:
+        with gzip.GzipFile(fileobj=content) as unpacked:
+            return read_within(unpacked, name)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise CommandError(f"{name} is a damaged gzip file: {error}") from error
+
+
+def read_within(stream: Any, name: str) -> io.BytesIO:
+    """Return all that a stream holds, which together with the table made of it must fit the memory of this machine."""
+    content, most = io.BytesIO(), free_memory() / 5
+    while part := stream.read(1 << 20):
+        content.write(part)
+        if content.tell() > most:
+            check_memory(5 * content.tell(), name)
+    content.seek(0)
+    return content
+
+
+def check_memory(needed: int, name: str) -> None:
+    """Refuse a table that is far too large for the memory of this machine."""
+    free = free_memory()
+    if needed > free:
+        raise CommandError(
+            f"{name} needs about {needed / 1e9:.1f} GB of memory or more and {free / 1e9:.1f} GB are free; leave out "
+            "columns, take a sample of the rows, or convert it to Parquet and train from Python: "
+            "fit('table.parquet', 'target') reads it in parts"
+        )
+
+
+def free_memory() -> float:
+    """Return how many bytes of memory are free; without bound if nobody knows."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable")) * 1024
+    except (OSError, StopIteration):
+        pages = os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 0
+        return pages * os.sysconf("SC_PAGE_SIZE") / 2 if pages > 0 else math.inf
+
+
+def read_text(stream: BinaryIO, name: str, form: Format) -> Any:
+    """Return a text table as a data frame; the stream can be read again from its beginning."""
+    delimiter = form.delimiter
+    try:
+        head = read_head(stream, name)
+        delimiter = delimiter or find_delimiter(head)
+        check_header(*first_rows(head, delimiter), name)
+        frame = pd.read_csv(
+            stream, sep=delimiter, decimal=form.decimal, low_memory=False, index_col=False, skipinitialspace=True,
+            na_values=form.missing, keep_default_na=not form.missing, encoding="utf-8-sig",
+        )  # fmt: skip
+        return checked(frame, name)
+    except UnicodeDecodeError as error:
+        raise CommandError(f"{name} is not UTF-8 text; save it with that encoding") from error
+    except (csv.Error, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
+        raise CommandError(
+            f"{name} cannot be read as a table with delimiter {delimiter!r}: {str(error).strip()}; mend that line, "
+            "quote fields that contain the delimiter, or give --delimiter"
+        ) from error
+
+
+def read_head(stream: BinaryIO, name: str) -> str:
+    """Return the beginning of a text file, without blank lines before its header."""
+    head = stream.read(HEAD_BYTES)
+    whole = len(head) < HEAD_BYTES
+    stream.seek(0)
+    if b"\0" in head:
+        raise CommandError(f"{name} is not a text file; give CSV or Parquet")
+    text = codecs.getincrementaldecoder("utf-8-sig")().decode(head, final=whole)
+    text = re.sub(r"\A(?:[ \t]*[\r\n])+", "", text)
+    if not text.strip():
+        raise CommandError(f"{name} is empty")
+    if not whole and not re.search(r"[\r\n]", text):
+        raise CommandError(f"{name} has no line break in its first {HEAD_BYTES >> 20} MB; is it a table?")
+    return text
+
+
+def find_delimiter(head: str) -> str:
+    """Return what separates the fields of the first line.
+
+    >>> find_delimiter("a;b;c")
+    ';'
+    """
+    header = re.split(r"[\r\n]", head, maxsplit=1)[0]
+    return max(DELIMITERS, key=re.sub(r'"[^"]*"', "", header).count)
+
+
+def first_rows(head: str, delimiter: str) -> tuple[list[str], list[str]]:
+    """Return the fields of the header and of the row after it."""
+    before = csv.field_size_limit(HEAD_BYTES)  # by default 128 KB, which texts may well exceed
+    try:
+        reader = csv.reader(io.StringIO(head, newline=""), delimiter=delimiter, skipinitialspace=True)
+        rows = (row for row in reader if "".join(row).strip() or len(row) > 1)  # pandas skips empty lines, too
+        return next(rows, []), next(rows, [])
+    finally:
+        csv.field_size_limit(before)
+
+
+def check_header(names: list[str], row: list[str], name: str) -> None:
+    """Raise :class:`CommandError` if the first line does not name the columns of the second."""
+    check_unique([n for n in names if n.strip()], name)
+    if all(re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", n.strip()) for n in names):
+        raise CommandError(f"{name} begins with numbers, not with the names of its columns; add a header line")
+    if len(row) > len(names):
+        raise CommandError(
+            f"{name} has {len(names)} names in its header and {len(row)} fields in its first row; mend the header, "
+            "quote fields that contain the delimiter, or give --delimiter"
+        )
+
+
+def checked(frame: Any, name: str) -> Any:
+    """Return a table that has rows and columns, and names that are texts."""
+    if not len(frame.columns):
+        raise CommandError(f"{name} has no columns")
+    if not len(frame):
+        raise CommandError(f"{name} has a header but no rows")
+    frame.columns = [str(column).strip() for column in frame.columns]
+    check_unique(list(frame.columns), name)
+    return frame.reset_index(drop=True)
+
+
+def check_unique(names: list[str], name: str) -> None:
+    """Raise :class:`CommandError` if two columns have the same name, but for spaces around it."""
+    twice = [n for n, count in Counter(n.strip() for n in names).items() if count > 1]
+    if twice:
+        raise CommandError(f"{name} has more than one column {twice[0]!r}; rename them")

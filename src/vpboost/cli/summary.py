@@ -1,0 +1,69 @@
+"""What a model file says, in a few lines."""
+
+from typing import Any
+
+import numpy as np
+
+from ..files.container import check_version, read_file, unpack
+from .errors import CommandError, printable
+
+
+def read_model_file(path: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Return the description and the arrays in a model file, without building the model."""
+    content, arrays = unpack(read_file(path), path)
+    check_version(content, path, "vpboost model", 1)
+    return content, arrays
+
+
+def summary_of(content: dict[str, Any], arrays: dict[str, np.ndarray]) -> str:
+    """Return a summary that can be printed, or raise an error: files may say anything."""
+    try:
+        return printable(summary(content, arrays))
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise CommandError(f"the file does not describe a model: {error!r}") from error
+
+
+def summary(content: dict[str, Any], arrays: dict[str, np.ndarray]) -> str:
+    """Return what a model file says, in a few lines."""
+    weights, best, loss = arrays["weights"], content["best_iteration"], arrays["history.loss"]
+    size = sum(array[:best].size for name, array in arrays.items() if name == "weights" or name.startswith("theta."))
+    featurizer = content["featurizer"] or {"type": "none"}
+    while isinstance(featurizer.get("featurizer"), dict):
+        featurizer = featurizer["featurizer"]
+    shape = ", ".join(f"{name} {value}" for name, value in featurizer.get("options", {}).items())
+    lines = {
+        "model": f"{content['kind']}, written by vpboost {content['library']}",
+        "inputs": f"{content['n_features_in']}" + brief_list(content["feature_names"]),
+        "outputs": f"{weights.shape[2]}" + brief_list(content["classes"] or content["target_names"]),
+        "loss": content["loss"]["type"],
+        "learners": f"{best} of {len(loss)} stages, {size} numbers: {featurizer['type']}"
+        + (f" ({shape})" if shape else ""),
+        "encoding": content["encoder"]["encoding"],
+        "training loss": f"{sparkline(loss)} {loss[-1]:.4g}" if len(loss) else "no stages",
+    }
+    if len(arrays["scores"]):
+        lines["validation"] = f"{sparkline(arrays['scores'])} best {float(arrays['best_score']):.4g}"
+    return "\n".join(f"{name + ':':<15}{text}" for name, text in lines.items())
+
+
+def brief_list(names: list | None) -> str:
+    """Return a few of the names in brackets."""
+    if not names:
+        return ""
+    return f" ({', '.join(map(str, names[:8]))}{', ...' if len(names) > 8 else ''})"
+
+
+def sparkline(values: np.ndarray, width: int = 40) -> str:
+    """Return a curve of text.
+
+    >>> sparkline(np.array([3.0, 2.0, 1.0]))
+    '█▅▁'
+    """
+    bars = "▁▂▃▄▅▆▇█"
+    finite = values[np.isfinite(values)]
+    if not len(finite):
+        return ""
+    chosen = finite[np.unique(np.linspace(0, len(finite) - 1, min(width, len(finite))).astype(int))]
+    low, high = chosen.min(), chosen.max()
+    heights = (chosen - low) / (high - low) if high > low else np.zeros(len(chosen))
+    return "".join(bars[round(float(h) * (len(bars) - 1))] for h in heights)
