@@ -276,7 +276,7 @@ def test_bad_loss_parameters():
 def test_constant_of_a_coupled_loss_that_is_straight_far_from_its_minimum():
     """The loss couples two outputs, and far away its Hessian vanishes in single precision: c₀ used to stay at zero."""
     rng = np.random.default_rng(0)
-    y = rng.normal(size=(200, 2)) + [1000.0, -500.0]
+    y = rng.normal(size=(200, 2)) + np.array([1000.0, -500.0])
 
     def coupled(p, t):
         r = p - t

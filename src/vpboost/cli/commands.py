@@ -56,7 +56,7 @@ def inputs_of(model: Any, frame: Any, name: str) -> Any:
         frame = tables.take_columns(frame, [str(n) for n in model.feature_names_in_], name)
     elif frame.shape[1] != model.n_features_in_:
         raise CommandError(f"{name} has {frame.shape[1]} columns; the model was trained on {model.n_features_in_}")
-    kinds = {**{c.column: "text" for c in encoder.categories_}, **getattr(encoder, "times_", {})}
+    kinds = {**{c.column: "text" for c in encoder.categories_}, **encoder.times_}
     X = tables.known_inputs(frame, [kinds.get(j, "number") for j in range(frame.shape[1])], name)
     return X if hasattr(model, "feature_names_in_") else X.to_numpy(dtype=float, na_value=np.nan)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..frames import MOST_LEVELS
 from ..suggest import did_you_mean
 from .errors import CommandError
 
@@ -14,8 +15,6 @@ try:
 except ImportError as error:
     raise CommandError("tables are read with pandas, which is not installed: pip install 'vpboost[cli]'") from error
 
-#: A text column with more levels than this, most of them of a single row, is taken for an identifier.
-MOST_LEVELS = 100
 #: How dates look that are read as such, and the end of those that name a time zone.
 ISO_DATE = r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d(?::?\d\d)?)?)?"
 ZONED = r".{16,}(?:Z|[+-]\d\d(?::?\d\d)?)"
@@ -36,7 +35,7 @@ def take_columns(frame: Any, wanted: list[str], name: str) -> Any:
 
 
 def check_inputs(frame: Any, categorical: list[str]) -> Any:
-    """Return the input columns for training, those named as categories made objects; complain of mishaps.
+    """Return the input columns for training, those named as categories made such; complain of mishaps.
 
     Columns of text are categories by themselves, unless they are dates.
     """
@@ -45,7 +44,7 @@ def check_inputs(frame: Any, categorical: list[str]) -> Any:
         column, ignore = frame[name], f"--ignore {shlex.quote(name)}"
         check_single(column, name)
         if name in categorical:
-            frame[name] = column.astype(object)
+            frame[name] = column.astype(object).astype("category")
         elif column.isna().all():
             raise CommandError(f"column {name!r} is empty; leave it out with {ignore}")
         elif kind_of(column) in ("datetime", "timedelta"):
@@ -101,7 +100,7 @@ def known_times(column: Any, kind: str, called: str) -> Any:
     if kind_of(column) == kind:
         times = column
     elif kind_of(column) == "text":
-        times = parse_dates(column) if kind == "datetime" else pd.to_timedelta(column.astype(object), errors="coerce")
+        times = parse_dates(column) if kind == "datetime" else parse_spans(column)
     else:  # right only if all are missing
         times = pd.Series(pd.NaT, index=column.index, dtype=f"{kind}64[us]")
     check_all(column, (times.isna() & column.notna()).to_numpy(), called, what, f"write them like {like}")
@@ -154,6 +153,11 @@ def parse_dates(column: Any) -> Any:
     zoned = bool(texts.str.fullmatch(ZONED).any())
     dates = pd.to_datetime(texts, format="ISO8601", errors="coerce", utc=zoned)
     return (dates.dt.tz_localize(None) if zoned else dates).reindex(column.index)
+
+
+def parse_spans(column: Any) -> Any:
+    """Return the lengths of time that texts, or times of day, stand for; missing where they are others."""
+    return pd.to_timedelta(column.astype(object).map(str, na_action="ignore"), errors="coerce")
 
 
 def check_text(column: Any, name: str, way_out: str) -> None:

@@ -86,13 +86,16 @@ def split(data: Data, model: Any, options: argparse.Namespace, form: Any, task: 
         held_out = training_data(frame, options, options.validation, data.X)
         held_out = held_out._replace(y=labels_of(held_out.y, task))
         return data, held_out, f"the rows of {options.validation}{use}"
+    trained_on = data, None, "the rows trained on (expect larger errors on new ones)"
     few = rounds is None or (rounds == "auto" and len(data.X) < LEAST_ROWS)
     if options.report is None or few or not 0 < model.validation_fraction < 1:  # of which the fit will complain
-        return data, None, "the rows trained on (expect larger errors on new ones)"
+        return trained_on
     _, groups = np.unique(tables.pd.util.hash_pandas_object(data.X, index=False), return_inverse=True)
     target, classes = np.asarray(data.y), task == "classification"
-    kept, aside = hold_out(target, groups, model.validation_fraction, options.seed, classes)
-    return data.take(kept), data.take(aside), f"rows held out from training{use}"
+    parts = hold_out(target, groups, model.validation_fraction, options.seed, classes)
+    if parts is None:
+        return trained_on
+    return data.take(parts[0]), data.take(parts[1]), f"rows held out from training{use}"
 
 
 def check_columns(options: argparse.Namespace) -> None:

@@ -8,8 +8,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from sklearn.utils.validation import check_is_fitted
 
-from ..predictor import is_missing
 from ..frames import column_values, is_arrow, is_frame
+from ..predictor import is_missing
 from .figures import BLUE, GREY, axes_or_new
 from .names import (
     column_name,
