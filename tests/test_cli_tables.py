@@ -283,7 +283,7 @@ def test_odd_parquet_files(tmp_path, capsys):
     model = train(capsys, tmp_path / "t.parquet")
     assert model.input_encoder_.times_ == {0: "timedelta"}
     model.save_model(tmp_path / "m")
-    assert main(["predict", str(tmp_path / "m"), str(tmp_path / "t.parquet"), "-o", str(tmp_path / "p.csv")]) == 0
+    succeed(capsys, "predict", tmp_path / "m", tmp_path / "t.parquet", "-o", tmp_path / "p.csv")
 
 
 def test_folders_and_standard_input_that_is_closed(tmp_path, model, capsys, monkeypatch):

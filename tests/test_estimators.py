@@ -381,7 +381,7 @@ def test_validation_data_may_be_a_frame():
     with pytest.raises(ValueError, match="X must be a data frame with the columns of training"):
         model.predict(np.zeros((2, 4)))
     texts.columns = ["a", "a", "c", "kind"]
-    with pytest.raises(ValueError, match="unique column names"):
+    with pytest.raises(ValueError, match="more than one column 'a'"):
         VPBoostRegressor(**QUICK).fit(texts, y)
 
 

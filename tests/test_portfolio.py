@@ -2,6 +2,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from oracles import central_difference
 from vpboost import VPBoostClassifier, VPBoostRegressor
@@ -140,8 +142,44 @@ def test_rows_set_aside_leave_every_class():
         train, aside = hold_out(target, together, 0.5, seed, keep_classes=False)
         assert not set(together[train]) & set(together[aside])
         assert len(aside) == 48  # twelve whole groups of four
-    with pytest.raises(ValueError, match=r"validation_fraction=0\.001 of 100 rows leaves no row"):
-        hold_out(target, groups, 0.001, 0, keep_classes=False)
+    assert len(hold_out(target, groups, 0.001, 0, keep_classes=False)[1]) == 1
+    assert hold_out(np.arange(5), np.arange(5), 0.5, 0, keep_classes=True) is None
+    assert hold_out(np.zeros(1), np.zeros(1, int), 0.5, 0, keep_classes=False) is None
+
+
+@given(st.lists(st.integers(0, 4), min_size=4, max_size=60), st.floats(0.01, 0.99), st.booleans())
+def test_rows_set_aside_are_about_as_many_as_wanted(groups, fraction, keep_classes):
+    groups = np.unique(groups, return_inverse=True)[1]
+    target = np.arange(len(groups)) % 2
+    train, aside = hold_out(target, groups, fraction, 0, keep_classes)
+    wanted = max(round(fraction * len(groups)), 1)
+    assert wanted / 2 - 2 <= len(aside) <= wanted
+    assert len(train) + len(aside) == len(groups)
+    assert set(target[train]) == {0, 1} or not keep_classes
+
+
+def test_few_distinct_inputs_make_a_model():
+    """Five inputs, two hundred rows each: no whole group fits into the validation part."""
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 5, (1000, 1))
+    y = X[:, 0] + rng.normal(size=1000)
+    for options in ({}, {"early_stopping_rounds": 3}, {"validation_fraction": 0.3}):
+        model = VPBoostRegressor(n_estimators=20, learning_rate=0.5, **options).fit(X, y)
+        assert model.score(X, y) > 0.6
+        assert len(model.evals_result_["validation"]) == model.n_iter_
+    assert VPBoostRegressor(n_estimators=5).fit(np.ones((1000, 1)), y).predict([[1]])[0] == pytest.approx(
+        y.mean(), abs=0.1
+    )
+
+
+@pytest.mark.filterwarnings("ignore:The number of unique classes")
+def test_classes_of_one_row_each_make_a_model(short_race):
+    X = np.random.default_rng(0).normal(size=(220, 2))
+    model = VPBoostClassifier(n_estimators=1, max_steps=2).fit(X, np.arange(220))
+    assert model.evals_result_["validation"] == []
+    assert model.predict_proba(X).shape == (220, 220)
+    with pytest.raises(ValueError, match="early_stopping_rounds=5 needs validation data, and of 220 different rows"):
+        VPBoostClassifier(early_stopping_rounds=5).fit(X, np.arange(220))
 
 
 def test_rare_classes_survive_the_split(short_race):

@@ -187,13 +187,14 @@ def hold_out(
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """Return the rows to train on and about this fraction set aside; with ``keep_classes`` the former have every class.
 
-    Rows of equal inputs are one group and stay together as far as they can: were they torn apart, training would see
-    the same inputs with other targets. Groups too large for that are split. None if no row can be spared.
+    Rows of equal inputs are one group and stay together: were they torn apart, training would see the same inputs with
+    other targets. But a group of more than a twentieth of the rows is split, for without it a whole part of the inputs
+    would be unknown; so are others where too few rows would be set aside. None if no row can be spared.
     """
     rng, wanted = np.random.default_rng(seed), max(round(fraction * len(target)), 1)
     order, sizes = rng.permutation(int(groups.max()) + 1), np.bincount(groups)
     needed = np.unique(target, return_index=True)[1] if keep_classes else np.flatnonzero(groups == order[-1])[:1]
-    whole = order[~np.isin(order, groups[needed])]
+    whole = order[~np.isin(order, groups[needed]) & (sizes[order] <= max(len(target) // 20, 2))]
     ends = np.cumsum(sizes[whole])
     n_first = int(np.searchsorted(ends, wanted, side="right"))
     chosen, room = whole[:n_first].tolist(), wanted - (int(ends[n_first - 1]) if n_first else 0)
