@@ -121,6 +121,10 @@ def read(path):
     digest = content.pop("checksum")
     if hashlib.sha256(data.replace(digest.encode(), b"0" * 64, 1)).hexdigest() != digest:
         raise ValueError(f"{path} is damaged: its checksum does not fit its content")
+    kind = content.get("class_type")  # the type of the labels: dates are stored as numbers, bytes as text
+    if kind is not None:
+        labels = [label.encode("latin-1") for label in content["classes"]] if "S" in kind else content["classes"]
+        content["classes"] = np.array(labels, None if "U" in kind else kind)
     arrays = {}
     for name, entry in header.items():
         first, last = entry["data_offsets"]
