@@ -57,6 +57,7 @@ def save_model(estimator: Any, path: Any) -> None:
     writable(path)  # known before anything is done
     content, arrays = to_parts(estimator)
     data = pack(content, arrays)
+    check_readable(estimator, content, data)
     dropped = [name for name in content["not_saved"] if name != "callbacks"]
     if dropped:
         warnings.warn(
@@ -66,6 +67,16 @@ def save_model(estimator: Any, path: Any) -> None:
             stacklevel=3,
         )
     write_file(path, data)
+
+
+def check_readable(estimator: Any, content: dict[str, Any], data: bytes) -> None:
+    """Raise ``ValueError`` if a file could not be loaded: better now than when the estimator is gone."""
+    if content["featurizer"] is not None and is_custom(content["featurizer"]):
+        return  # only whoever loads the file knows the featurizer
+    try:
+        from_bytes(data, "the file", loss=estimator.loss_ if content["loss"]["type"] == "custom" else None)
+    except ModelFileError as error:
+        raise ValueError(f"this model cannot be saved: {error}") from error
 
 
 def load_model(path: Any, *, featurizer: Any = None, loss: Any = None) -> Any:
