@@ -165,7 +165,7 @@ PARAMETERS = {
     "pseudo-Huber": {"loss": losses.PseudoHuber(0.3)},
     "a quantile": {"loss": losses.Quantile(0.9, 0.2)},
     "Tweedie": {"loss": losses.Tweedie(1.7)},
-    "no λ": {"reg_lambda": 1e-30, "gamma_up": 1e30, "rho_accept": 0.5, "rho_small": 0.9},
+    "hardly any λ": {"reg_lambda": 1e-60, "gamma_up": 1e30, "rho_accept": 0.5, "rho_small": 0.9},
 }
 
 

@@ -194,7 +194,7 @@ def from_parts(reader: Reader, featurizer: Any, loss: Any) -> Any:
     reader.require(ensemble.n_learners == accepted, f"has {ensemble.n_learners} learners and accepted {accepted}")
     history = [Record(*entry) for entry in zip(*(model.history_[n].tolist() for n in Record._fields), strict=True)]
     reg_lambda = float(reader.array("reg_lambda", (), finite=False))
-    reader.require(reg_lambda > 0, f"says λ_w = {reg_lambda}")
+    reader.require(reg_lambda >= 0, f"says λ_w = {reg_lambda}")
     model.boosted_ = Boosted(ensemble, history, reader.entry("status", str), reg_lambda)
     model._keep(
         reader.count("best_iteration", ensemble.n_learners), float(reader.array("best_score", (), finite=False))
