@@ -48,8 +48,8 @@ LOSSES: dict[str, type] = {
 #: Layers of a network, and blocks of a convolutional one, at the most: a description must not make its reader work for
 #: long.
 MOST_LAYERS, MOST_BLOCKS = 1000, 64
-#: Widest image that convolutions are built for: they take the square of it in memory.
-MOST_PIXELS_WIDE = 4096
+#: Largest square of an image's width, times blocks, that convolutions are built for: so much they take in memory.
+MOST_SQUARES = 1 << 24
 
 
 def describe_featurizer(module: Any) -> dict[str, Any]:
@@ -137,11 +137,19 @@ def check_options(options: Any, kind: str) -> dict[str, Any]:
     return options
 
 
+def check_size(description: dict[str, Any], input_shape: tuple[int, ...]) -> None:
+    """Raise an error if convolutions would take too much memory for images of this shape."""
+    while isinstance(description.get("featurizer"), dict):
+        description = description["featurizer"]
+    if description["type"] == "ConvNet":
+        n_blocks = len(description["options"].get("kernels", (8, 4, 2)))
+        if n_blocks * input_shape[-1] ** 2 > MOST_SQUARES:
+            raise ModelFileError(f"the model has {n_blocks} convolutions of images too wide: {input_shape[-1]} pixels")
+
+
 def template(factory: Factory, input_shape: tuple[int, ...], dtype: Any) -> Any:
     """Return a featurizer with the shapes of its arrays in place of the arrays."""
     rows = jax.ShapeDtypeStruct((2, *input_shape), dtype)
-    if len(input_shape) > 1 and input_shape[-1] > MOST_PIXELS_WIDE:
-        raise ModelFileError(f"the model is for images of {input_shape[-1]} pixels a line, at most {MOST_PIXELS_WIDE}")
     try:
         return eqx.filter_eval_shape(factory, jax.random.key(0), rows)
     except Exception as error:  # whatever a factory raises when its options make no sense

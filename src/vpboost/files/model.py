@@ -20,6 +20,7 @@ from .atomic import file_name, writable, write_file
 from .classes import classes_from, stored_classes
 from .container import ModelFileError, brief, check_version, pack, read_file, shortened, unpack
 from .describe import (
+    check_size,
     describe_featurizer,
     describe_loss,
     factory_of,
@@ -36,6 +37,8 @@ from .reader import Reader
 FORMAT, VERSION = "vpboost model", 1
 #: How the entries of the history are stored.
 KINDS = {"stage": "i", "solves": "i", "accepted": "b"}
+#: Most numbers that a trial prediction works on: pixels times the kernel's, times learners.
+MOST_WORK = 1 << 25
 DTYPES = {"i": np.int64, "b": np.bool_, "f": np.float64}
 
 
@@ -211,13 +214,20 @@ def check_predictions(reader: Reader, model: Any) -> None:
     fitted, encoder = model.ensemble_, model.input_encoder_
     shape = encoder.shape_ if len(encoder.shape_) > 1 else (len(encoder.sources_),)
     theta = {name: np.asarray(leaf) for name, leaf in named_arrays(fitted.featurizers).items()}
+    kernel = max(
+        (leaf[0, 0, 0].size for name, leaf in theta.items() if "convolutions" in name and leaf.ndim == 5), default=1
+    )
+    if np.prod(shape, dtype=float) * kernel * fitted.n_learners > MOST_WORK:
+        return  # large convolutions, which would take NumPy too long
     x = np.stack([np.full(shape, value, fitted.constant.dtype) for value in (0, 8, -8)])
     with np.errstate(all="ignore"):
         raw = predictor.ensemble(
             *map(np.asarray, (fitted.constant, fitted.weights)), model._light.description, theta, x
         )
         known = raw if model.target_scaler_.kind != "log" else raw[:1]  # exponentials may well be large far away
-        sound = np.isfinite(raw).all() and np.isfinite(model._from_raw(known)).all()
+        most = np.abs(fitted.weights).sum(axis=(0, 1)) + np.abs(fitted.constant)  # of features up to one
+        known = known if model.target_scaler_.kind == "log" else np.concatenate([known, most[None]])
+        sound = np.isfinite(raw).all() and np.isfinite(1e6 * most).all() and np.isfinite(model._from_raw(known)).all()
     reader.require(bool(sound), "has numbers so large that its predictions are not finite")
 
 
@@ -325,7 +335,9 @@ def load_ensemble(
         reader.require(weights.shape[1] == 0 and not theta, "has arrays of learners but no learners")
         return Ensemble.stack(jnp.asarray(constant), [])
     input_shape = (len(encoder.sources_),) if len(encoder.shape_) == 1 else encoder.shape_
-    module = template(factory_of(description, featurizer), input_shape, dtype)
+    factory = factory_of(description, featurizer)
+    check_size(description, input_shape)
+    module = template(factory, input_shape, dtype)
     ensemble = Ensemble(jnp.asarray(constant), fill_stacked(reader, module, theta, len(weights)), jnp.asarray(weights))
     try:
         jax.eval_shape(ensemble, jax.ShapeDtypeStruct(input_shape, dtype))
