@@ -361,6 +361,11 @@ def test_mutated_files():
     assert outcomes["refused"] > 200
 
 
+def test_mutated_checkpoints(tmp_path):
+    outcomes = fuzz_model_files.fuzz_checkpoints(150, 1, tmp_path)
+    assert outcomes["refused"] > 100
+
+
 def test_writes_are_atomic(tmp_path, monkeypatch):
     path = tmp_path / "model"
     write_file(path, b"old")
