@@ -1,5 +1,6 @@
 """A fitted estimator as an ONNX model, preprocessing included."""
 
+import json
 import warnings
 from pathlib import Path
 from typing import Any
@@ -8,9 +9,10 @@ import numpy as np
 
 from .._version import __version__
 from ..encodings import NormalScore
-from ..files.atomic import write_file
+from ..files.atomic import file_name, write_file
 from ..files.describe import describe_featurizer, named_arrays
 from ..preprocessing import Extra, InputEncoder
+from .names import input_names, label_tensor, require_valid
 from .plain import check_known
 
 
@@ -35,10 +37,12 @@ def to_onnx(model: Any, path: Any, dtype: str = "float32") -> Path:
     -----
     The model's input ``X`` has the numeric columns, shape (rows, columns), NaN for missing, or the images. Each
     categorical column is an input of its own, of text and shape (rows, 1), with "<missing>" for a missing value, under
-    its name in the training data ("category X" where that name is taken).
+    its name in the training data. Where that name is taken ("X", an output's, or one that begins with "vpboost/"),
+    empty or not valid text, "category" is put before it, and a number after it should that be taken, too. The model's
+    metadata entry "columns" says, in JSON, which column or columns each input stands for.
 
     Outputs: ``prediction`` of a regressor, shaped as ``predict`` returns it; ``label`` and ``probabilities`` of a
-    classifier.
+    classifier. Labels that are dates are written as text, durations as whole numbers of their unit.
     """
     try:
         import onnx
@@ -46,6 +50,7 @@ def to_onnx(model: Any, path: Any, dtype: str = "float32") -> Path:
         from .graph import Graph
     except ImportError as error:
         raise ImportError("export to ONNX needs the package onnx: pip install 'vpboost[export]'") from error
+    file = Path(file_name(path))
     check_known(model)
     if dtype not in ("float32", "float64"):
         raise ValueError(f"dtype must be 'float32' or 'float64', got {dtype!r}")
@@ -55,16 +60,19 @@ def to_onnx(model: Any, path: Any, dtype: str = "float32") -> Path:
     if dtype == "float32":
         warn_of_offsets(model)
     graph = Graph(dtype)
-    raw = raw_output(graph, model, encode(graph, model.input_encoder_, names_of_columns(model)), description)
+    names = names_of_columns(model)
+    raw = raw_output(graph, model, encode(graph, model.input_encoder_, names), description)
     if hasattr(model, "classes_"):
         classify(graph, model.classes_, raw)
     else:
         scale_back(graph, model, raw)
     facts = {"kind": type(model).__name__, "vpboost": __version__}
+    if len(model.input_encoder_.shape_) == 1:
+        facts["columns"] = json.dumps(columns_of_inputs(model.input_encoder_, names))
     proto = graph.model("vpboost", facts)
     onnx.checker.check_model(proto)
-    write_file(path, proto.SerializeToString())
-    return Path(path)
+    write_file(file, proto.SerializeToString())
+    return file
 
 
 def warn_of_offsets(model: Any) -> None:
@@ -88,6 +96,13 @@ def names_of_columns(model: Any) -> list[str]:
     return [f"column_{j}" for j in range(model.n_features_in_)]
 
 
+def columns_of_inputs(encoder: InputEncoder, names: list[str]) -> dict[str, Any]:
+    """Return the names of the columns that each input stands for: a list for the numbers, one for a category."""
+    categorical = [names[column] for column, _ in encoder.categories_]
+    numeric = {"X": [names[j] for j in encoder.numeric_]} if encoder.numeric_ else {}
+    return {**numeric, **dict(zip(input_names(categorical), categorical, strict=True))}
+
+
 def encode(graph: Any, encoder: InputEncoder, names: list[str]) -> str:
     """Return encoded inputs in the learners' precision."""
     shape = list(encoder.shape_)
@@ -105,10 +120,11 @@ def encode(graph: Any, encoder: InputEncoder, names: list[str]) -> str:
         if len(encoder.missing_):
             marks = graph("Gather", unknown, graph.constant(encoder.missing_, "int64"), axis=1)
             parts.append(graph.cast(marks, graph.dtype))
-    for column, levels in encoder.categories_:
-        taken = names[column] in ("X", "prediction", "label", "probabilities") or names[column].startswith("vpboost/")
-        text = graph.input(f"category {names[column]}" if taken else names[column], "string", ["rows", 1])
-        hot = graph("OneHotEncoder", text, domain="ai.onnx.ml", cats_strings=list(levels), zeros=1)
+    inputs = input_names([names[column] for column, _ in encoder.categories_])
+    for name, (_, levels) in zip(inputs, encoder.categories_, strict=True):
+        texts = require_valid(levels, f"level of column {name!r:.60}")
+        text = graph.input(name, "string", ["rows", 1])
+        hot = graph("OneHotEncoder", text, domain="ai.onnx.ml", cats_strings=texts, zeros=1)
         parts.append(graph.cast(graph.reshape(hot, [-1, len(levels)]), graph.dtype))
     for extra in encoder.extras_:
         place = graph.constant([extra.column], "int64")
@@ -170,7 +186,7 @@ def classify(graph: Any, classes: np.ndarray, raw: str) -> None:
     if len(classes) == 2:
         raw = graph("Concat", graph("Sub", raw, raw), raw, axis=1)
     probabilities = graph("Softmax", raw, axis=1)
-    kind = {"i": "int64", "u": "int64", "b": "bool", "f": "float64"}.get(classes.dtype.kind, "string")
-    label = graph("Gather", graph.constant(classes, kind), graph("ArgMax", probabilities, axis=1, keepdims=0))
+    labels, kind = label_tensor(classes)
+    label = graph("Gather", graph.constant(labels, kind), graph("ArgMax", probabilities, axis=1, keepdims=0))
     graph.output("label", label, kind, ["rows"])
     graph.output("probabilities", graph.cast(probabilities, graph.dtype), graph.dtype, ["rows", len(classes)])

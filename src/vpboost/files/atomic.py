@@ -74,13 +74,13 @@ def writable(path: Any) -> Path:
     return target
 
 
-def file_name(path: Any, argument: str = "path") -> str:
+def file_name(path: Any, argument: str = "path", kind: str = "file") -> str:
     """Return a path as text; raise an error that names the argument if it cannot be one."""
     if not isinstance(path, str | bytes | os.PathLike):
-        raise TypeError(f"{argument} must be the name of a file (text or Path), got {path!r:.60}")
+        raise TypeError(f"{argument} must be the name of a {kind} (text or Path), got {path!r:.60}")
     name = os.fsdecode(path)
     if not name or "\0" in name:
-        raise ValueError(f"{argument} must be the name of a file, got {name!r:.60}")
+        raise ValueError(f"{argument} must be the name of a {kind}, got {name!r:.60}")
     return name
 
 

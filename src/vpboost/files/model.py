@@ -12,7 +12,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .. import predictor
 from .._version import __version__
 from ..boosting import Boosted, Record
 from ..ensemble import Ensemble
@@ -33,12 +32,11 @@ from .describe import (
 from .encoder import encoder_from, encoder_parts, scaler_from, scaler_parts
 from .parameters import loaded_parameters, stored_parameters
 from .reader import Reader
+from .trial import check_predictions
 
 FORMAT, VERSION = "vpboost model", 1
 #: How the entries of the history are stored.
 KINDS = {"stage": "i", "solves": "i", "accepted": "b"}
-#: Most numbers that a trial prediction works on: pixels times the kernel's, times learners.
-MOST_WORK = 1 << 25
 DTYPES = {"i": np.int64, "b": np.bool_, "f": np.float64}
 
 
@@ -205,30 +203,6 @@ def from_parts(reader: Reader, featurizer: Any, loss: Any) -> Any:
     reader.finish()
     check_predictions(reader, model)
     return model
-
-
-def check_predictions(reader: Reader, model: Any) -> None:
-    """Raise an error if a model does not predict numbers: for mean inputs, and for some far away from the mean."""
-    if model._light is None:  # featurizers of the user's own are the user's business
-        return
-    fitted, encoder = model.ensemble_, model.input_encoder_
-    shape = encoder.shape_ if len(encoder.shape_) > 1 else (len(encoder.sources_),)
-    theta = {name: np.asarray(leaf) for name, leaf in named_arrays(fitted.featurizers).items()}
-    kernel = max(
-        (leaf[0, 0, 0].size for name, leaf in theta.items() if "convolutions" in name and leaf.ndim == 5), default=1
-    )
-    if np.prod(shape, dtype=float) * kernel * fitted.n_learners > MOST_WORK:
-        return  # large convolutions, which would take NumPy too long
-    x = np.stack([np.full(shape, value, fitted.constant.dtype) for value in (0, 8, -8)])
-    with np.errstate(all="ignore"):
-        raw = predictor.ensemble(
-            *map(np.asarray, (fitted.constant, fitted.weights)), model._light.description, theta, x
-        )
-        known = raw if model.target_scaler_.kind != "log" else raw[:1]  # exponentials may well be large far away
-        most = np.abs(fitted.weights).sum(axis=(0, 1)) + np.abs(fitted.constant)  # of features up to one
-        known = known if model.target_scaler_.kind == "log" else np.concatenate([known, most[None]])
-        sound = np.isfinite(raw).all() and np.isfinite(1e6 * most).all() and np.isfinite(model._from_raw(known)).all()
-    reader.require(bool(sound), "has numbers so large that its predictions are not finite")
 
 
 def check_model(reader: Reader, action: Callable[[], Any]) -> Any:
