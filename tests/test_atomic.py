@@ -341,7 +341,9 @@ def test_paths_of_any_type(tmp_path, monkeypatch):
     assert names(tmp_path) == ["model"]
 
 
-@pytest.mark.parametrize("path", [None, 3, True, 1.5, ["model"], b"", "", "a\0b", bytearray(b"model")])
+@pytest.mark.parametrize(
+    "path", [None, 3, True, 1.5, ["model"], b"", "", "a\0b", bytearray(b"model"), "a\ud800"], ids=ascii
+)
 def test_what_is_no_path_is_named(path):
     with pytest.raises((TypeError, ValueError), match="file must be the name of a file"):
         file_name(path, "file")
@@ -365,3 +367,11 @@ def turn_into_folder(path):
     with replacing(path):
         path.unlink()
         path.mkdir()
+
+
+def test_a_current_folder_that_is_gone(tmp_path, monkeypatch):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(FileNotFoundError, match="model cannot be written: the current folder is gone"):
+        write_file("model", b"new")

@@ -104,7 +104,7 @@ def test_settings_and_timing(tmp_path):
     with pytest.raises(ValueError, match="seconds must be positive, got 0"):
         Checkpoint(tmp_path / "fit", seconds=0)
     X, y = data()
-    often = Checkpoint(tmp_path / "fit", every=1000, seconds=1e-9)
+    often = Checkpoint(tmp_path / "fit", every=np.int64(1000), seconds=1e-9)
     VPBoostRegressor(**QUICK, callbacks=[often]).fit(X, y)
     assert len(read_facts(tmp_path / "fit").scores) == 9
 

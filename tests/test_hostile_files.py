@@ -18,6 +18,7 @@ from vpboost.export import to_onnx
 from vpboost.files.atomic import write_file
 from vpboost.files.container import pack, unpack
 from vpboost.files.model import from_bytes
+from vpboost.predictor import Predictor
 
 QUICK = {"n_estimators": 2, "max_steps": 2, "engine": "numpy"}
 X = np.random.default_rng(0).normal(size=(40, 2))
@@ -127,6 +128,13 @@ def wide_images(width, n_blocks):
             arrays[f"theta.featurizer.convolutions.{i}.bias"] = np.zeros((2, 1, 1, 1), "f4")
 
     return change
+
+
+@pytest.mark.parametrize("kernels", [7, "x", None, 0.5, [], [0]])
+def test_options_of_convolutions_that_make_no_sense(folder, kernels):
+    data = changed(folder / "images", lambda c, _: c["featurizer"]["featurizer"]["options"].update(kernels=kernels))
+    with pytest.raises(ModelFileError, match="featurizer"):
+        from_bytes(data, "model")
 
 
 def long_history(kind):
@@ -242,7 +250,8 @@ def test_paths_that_are_none(path):
 
 
 def test_paths_to_what_is_no_file(tmp_path, folder):
-    for path, message in (("", "path must be the name of a file, got ''"), ("a\0b", "path must be the name")):
+    message = "path must be the name of a file, got"
+    for path in ("", "a\0b", "a\ud800"):
         with pytest.raises(ModelFileError, match=message):
             load_model(path)
     with pytest.raises(ModelFileError, match=f"cannot read {tmp_path}: it is a folder"):
@@ -366,6 +375,39 @@ def test_messages_do_not_repeat_the_header(tmp_path, folder, header):
     with pytest.raises(ModelFileError) as caught:
         from_bytes(path.read_bytes(), "model")
     assert len(str(caught.value)) < 1000
+
+
+def test_what_is_passed_in_must_be_of_use(folder):
+    with pytest.raises(TypeError, match="featurizer must be the factory that the model was fitted with, got 'mlp'"):
+        load_model(folder / "quantile", featurizer="mlp")
+    with pytest.raises(TypeError, match="loss must be the loss that the model was fitted with, got 5"):
+        load_model(folder / "quantile", loss=5)
+
+
+def test_a_file_larger_than_the_memory(folder, monkeypatch):
+    def no_room(*_):
+        raise MemoryError
+
+    monkeypatch.setattr("vpboost.files.container.parse", no_room)
+    with pytest.raises(ModelFileError, match="it is larger than the memory"):
+        load_model(folder / "quantile")
+
+
+def test_the_predictor_names_what_is_no_model(tmp_path, folder):
+    (tmp_path / "csv").write_text("a,b\n" * 100)
+    (tmp_path / "empty").write_bytes(b"")
+    (tmp_path / "cut").write_bytes((folder / "quantile").read_bytes()[:500])
+    (tmp_path / "other").write_bytes((2).to_bytes(8, "little") + b"{}")
+    for name in ("csv", "empty", "cut", "other"):
+        with pytest.raises(ValueError, match=f"{name} is cut short or not a model of vpboost"):
+            Predictor(tmp_path / name)
+
+
+def test_parameters_that_were_spoilt_after_the_fit(tmp_path, folder):
+    model = load_model(folder / "quantile").set_params(n_estimators=-1)
+    with pytest.raises(ValueError, match=r"this model cannot be saved: .* n_estimators must be a whole number"):
+        model.save_model(tmp_path / "model")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_file_that_vanishes(tmp_path, monkeypatch, folder):

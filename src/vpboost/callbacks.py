@@ -15,6 +15,7 @@ import time
 import warnings
 from typing import Any, NamedTuple
 
+import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
@@ -114,7 +115,7 @@ class Checkpoint:
     """
 
     def __init__(self, path: Any, every: int = 10, seconds: float | None = None):
-        if isinstance(every, bool) or not isinstance(every, int) or every < 1:
+        if isinstance(every, bool) or not isinstance(every, int | np.integer) or every < 1:
             raise ValueError(f"every must be a whole number of at least 1, got {every!r}")
         if seconds is not None and not seconds > 0:
             raise ValueError(f"seconds must be positive, got {seconds!r}")

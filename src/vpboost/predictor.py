@@ -112,6 +112,8 @@ def read(path):
     with open(path, "rb") as file:
         data = file.read()
     begin = 8 + int.from_bytes(data[:8], "little")
+    if begin > len(data) or b'"vpboost"' not in data[8:begin]:
+        raise ValueError(f"{path} is cut short or not a model of vpboost")
     header = json.loads(data[8:begin])
     content = json.loads(header.pop("__metadata__")["vpboost"])
     if (content.get("format"), content.get("version")) != ("vpboost model", 1):

@@ -56,7 +56,10 @@ def write_file(path: Any, data: bytes) -> None:
 def writable(path: Any) -> Path:
     """Return the file that a path stands for, links resolved; raise ``OSError`` if a file cannot be put there."""
     name = file_name(path)
-    target = Path(os.path.realpath(name))
+    try:
+        target = Path(os.path.realpath(name))
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"{name} cannot be written: the current folder is gone") from error
     if not target.parent.is_dir():
         raise FileNotFoundError(f"{name} cannot be written: there is no folder {target.parent}")
     try:
@@ -79,7 +82,11 @@ def file_name(path: Any, argument: str = "path", kind: str = "file") -> str:
     if not isinstance(path, str | bytes | os.PathLike):
         raise TypeError(f"{argument} must be the name of a {kind} (text or Path), got {path!r:.60}")
     name = os.fsdecode(path)
-    if not name or "\0" in name:
+    try:
+        sound = bool(name) and b"\0" not in os.fsencode(name)
+    except UnicodeEncodeError:  # halves of characters
+        sound = False
+    if not sound:
         raise ValueError(f"{argument} must be the name of a {kind}, got {name!r:.60}")
     return name
 

@@ -240,6 +240,8 @@ def read_file(path: Any, argument: str = "path") -> bytes:
             return file.read()
     except OSError as error:
         raise ModelFileError(f"cannot read {name}: {error.strerror or error}") from error
+    except MemoryError as error:
+        raise ModelFileError(f"cannot read {name}: it is larger than the memory") from error
     except (TypeError, IndexError, KeyError) as error:
         raise ModelFileError(f"the header of {name} does not describe arrays") from error
 

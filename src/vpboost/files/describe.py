@@ -142,7 +142,8 @@ def check_size(description: dict[str, Any], input_shape: tuple[int, ...]) -> Non
     while isinstance(description.get("featurizer"), dict):
         description = description["featurizer"]
     if description["type"] == "ConvNet":
-        n_blocks = len(description["options"].get("kernels", (8, 4, 2)))
+        kernels = description["options"].get("kernels")
+        n_blocks = len(kernels) if isinstance(kernels, list) else 3  # as many as there are by default
         if n_blocks * input_shape[-1] ** 2 > MOST_SQUARES:
             raise ModelFileError(f"the model has {n_blocks} convolutions of images too wide: {input_shape[-1]} pixels")
 

@@ -15,6 +15,7 @@ import numpy as np
 from .._version import __version__
 from ..boosting import Boosted, Record
 from ..ensemble import Ensemble
+from ..losses import Loss
 from .atomic import file_name, writable, write_file
 from .classes import classes_from, stored_classes
 from .container import ModelFileError, brief, check_version, pack, read_file, shortened, unpack
@@ -106,6 +107,10 @@ def load_model(path: Any, *, featurizer: Any = None, loss: Any = None) -> Any:
     >>> np.array_equal(again.predict(X), model.predict(X))
     True
     """
+    if featurizer is not None and not callable(featurizer):
+        raise TypeError(f"featurizer must be the factory that the model was fitted with, got {brief(featurizer)}")
+    if loss is not None and not (callable(loss) or isinstance(loss, Loss)):
+        raise TypeError(f"loss must be the loss that the model was fitted with, got {brief(loss)}")
     data = read_file(path)
     return from_bytes(data, file_name(path), featurizer, loss)
 
