@@ -231,7 +231,7 @@ FRAMES = {
         {"a": pd.array([1, None, 3, 4] * 10, "Int64"), "b": pd.array([True, None] * 20, "boolean")}
     ),
     "all missing": pd.DataFrame({"a": np.full(40, np.nan), "b": X[:, 0], "c": [None] * 40}),
-    "constant": pd.DataFrame({"a": np.full(40, 7.0), "b": X[:, 0]}),
+    "constant": pd.DataFrame({"a": np.full(40, 7.0), "b": X[:, 0], "c": np.full(40, -1e305)}),
     "huge and tiny": pd.DataFrame({"a": 1e200 * X[:, 0], "b": 1e-200 * X[:, 1], "c": 1e9 + X[:, 0]}),
     "polars": pl.DataFrame({"a": ["x", None, "y", "x"] * 10, "b": X[:, 0], "c": [True, False] * 20}),
     "polars categories": pl.DataFrame({"a": pl.Series(["x", None, "y", "x"] * 10, dtype=pl.Categorical), "b": X[:, 0]}),
@@ -251,6 +251,7 @@ TARGETS = {
     "a frame": pd.DataFrame({"a": Y, "": -Y}),
     "constant": np.full(40, 3.0),
     "zeros": np.zeros(40),
+    "constant and huge": np.full(40, 1e305),
     "huge": 1e200 * Y,
     "tiny": 1e-200 * Y,
     "far from zero": 1e9 + Y,

@@ -9,7 +9,7 @@ from ..preprocessing import Categories, Extra, InputEncoder, TargetScaler
 from .container import brief
 from .reader import Reader
 
-#: Scales are between these: what is divided by them or multiplied with them stays a number.
+#: No scale is smaller: numbers cannot be divided by it. No knot is larger: differences must be numbers.
 TINY, HUGE = float(np.finfo(float).tiny), 1e300
 
 
@@ -108,9 +108,9 @@ def scaler_from(reader: Reader, n_outputs: int) -> TargetScaler:
 
 
 def check_scales(part: Reader, mean: np.ndarray, spread: np.ndarray, scale: np.ndarray) -> None:
-    """Raise an error for scales that no fit finds: those that numbers cannot be divided by, or far below the mean."""
-    part.require(bool(((scale >= TINY) & (scale < HUGE)).all()), "has scales that are not positive, or tiny or huge")
-    part.require(bool((np.abs(mean) <= np.minimum(1e13 * spread, HUGE)).all()), "has means that do not fit its scales")
+    """Raise an error for scales that no fit finds: not positive, or next to nothing beside the mean."""
+    part.require(bool((scale >= TINY).all()), "has scales that are not positive, or tiny")
+    part.require(bool((1e-13 * np.abs(mean) <= spread).all()), "has means that do not fit its scales")
 
 
 def check_scores(part: Reader, encoding: NormalScore) -> None:
