@@ -36,7 +36,7 @@ from vpboost.files.model import from_bytes
 #: Numbers that files should not hold where scales, weights and the like are.
 NUMBERS = (0.0, -1.0, 1.0, 5e-324, -1e-310, 1e-300, 1e30, -3e38, 1e300, -1e308, 1.7e308)
 ABSURD = (
-    *(0, -1, 1, 2, 7, 255, 2**31 - 1, 2**31, 2**48, 2**63, 2**64 - 1, 10**30, 1e308, 0.5, True, None, [], {}),
+    *(0, -1, 1, 2, 7, 255, 2**31 - 1, 2**31, 2**48, 2**63, 2**64 - 1, 10**30, 10**400, 1e308, 0.5, True, None, [], {}),
     *("", "x", "(1,2", "f2", "|O", "<U999999999", "\x1b[31m", "MLP", "custom", "auto", "float64"),
 )
 HOSTILE = (
@@ -68,9 +68,12 @@ def samples():
         VPBoostClassifier(n_estimators=2, max_steps=2, featurizer=small_convnet).fit(
             images, images.mean(axis=(1, 2)) > 0
         ),
+        VPBoostRegressor(**quick, loss="poisson", dtype="float64").fit(X, np.exp(X[:, 0])),
+        VPBoostClassifier(**{**quick, "width": 4}, featurizer="bspline", dtype="float64").fit(X, X[:, 0] > 0),
+        VPBoostRegressor(**quick, featurizer="fourier").fit(X, 1e6 * X[:, 0]),
     ]
     assert all(model.best_iteration_ > 0 for model in models)
-    inputs = [X, X, X, images]
+    inputs = [X, X, X, images, X, X, X]
     with tempfile.TemporaryDirectory() as folder:
         for i, (model, x) in enumerate(zip(models, inputs, strict=True)):
             model.save_model(f"{folder}/{i}")

@@ -206,7 +206,7 @@ def shorten(name):
         *((put_array("reg_lambda", value), "λ_w|NaN or infinite") for value in (-1.0, np.nan, np.inf, 1e300)),
         (put_array("reg_lambda", [1.0]), "'reg_lambda' of shape"),
         (put_array("reg_lambda", 3), "'reg_lambda' of type int64"),
-        (put_array("constant", np.zeros(0, "f4")), "array 'weights' of shape|not of a fit"),
+        (put_array("constant", np.zeros(0, "f4")), "array '(weights|constant)' of shape|not of a fit"),
         (put_array("constant", np.zeros((1, 1), "f4")), "'constant' of shape"),
         (in_double_precision, "is not of a fit in float32"),
         (put_number("history.stage", 7), "stages are not 0, 1"),
@@ -219,7 +219,7 @@ def shorten(name):
         *((spoil(seed=value), "says seed") for value in (-1, 1 << 63, 1.0, True, None)),
         *(
             (spoil(race=value), "race|profile")
-            for value in (5, [5], [[["plain", 0.0, 1.0], "x"]], [[["plain", 0.0], 1]])
+            for value in (5, [5], *([[["plain", 0.0, 1.0], score]] for score in ("x", 10**400)), [[["plain", 0.0], 1]])
         ),
         (spoil(settings={"width": 3}), "settings that are no texts"),
         (spoil(data=5), "says data"),

@@ -62,7 +62,8 @@ def read_facts(path: Any) -> Facts:
         facts = Reader(reader.entry("facts", dict), {}, reader.name)
         profile, race = profile_from(facts, facts.entry("profile", list)), {}
         for entry in facts.entry("race", list):
-            sound = isinstance(entry, list) and len(entry) == 2 and (entry[1] is None or type(entry[1]) in (int, float))
+            sound = isinstance(entry, list) and len(entry) == 2
+            sound = sound and (entry[1] is None or (type(entry[1]) in (int, float) and abs(entry[1]) < 1e308))
             facts.require(sound, "tells of a race that makes no sense")
             race[profile_from(facts, entry[0])] = float("inf") if entry[1] is None else float(entry[1])
         seed, data, settings = (

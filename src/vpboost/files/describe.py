@@ -227,5 +227,5 @@ def loss_of(description: Any, custom: Any) -> losses.Loss:
         raise ModelFileError(f"loss {kind!r} has options {brief(options)}")
     try:
         return LOSSES[kind](**options)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ModelFileError(f"loss {kind!r} has options {brief(options)}: {shortened(error)}") from error
