@@ -38,6 +38,8 @@ def run_onnx(path, inputs):
 
 
 def close(found, expected, tolerance=1e-5):
+    size = np.abs(expected).max() or 1.0  # squares of huge numbers would overflow
+    found, expected = found / size, expected / size
     np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance * np.std(expected))
 
 
@@ -219,6 +221,19 @@ def test_single_precision_and_large_offsets(tmp_path):
     X = 1.7e9 + 1000 * np.random.default_rng(0).normal(size=(90, 1))
     model = VPBoostRegressor(**QUICK).fit(X, np.sin(X[:, 0] / 1000))
     with pytest.warns(UserWarning, match="column 'column_0' varies little beside its mean.*use dtype='float64'"):
+        to_onnx(model, tmp_path / "model.onnx")
+    compare(model, X, tmp_path, "float64")
+
+
+@pytest.mark.parametrize("size", [1e200, 1e-200])
+def test_numbers_beyond_single_precision(tmp_path, size):
+    X, options = table(), {**QUICK, "engine": "numpy", "width": 3}
+    large = VPBoostRegressor(**options).fit(X * [size, 1, 1], X[:, 0])
+    with pytest.warns(UserWarning, match="column 'column_0' has numbers that float32 cannot hold: use dtype='float64'"):
+        to_onnx(large, tmp_path / "model.onnx")
+    compare(large, X * [size, 1, 1], tmp_path, "float64")
+    model = VPBoostRegressor(**options).fit(X, size * X[:, 0])
+    with pytest.warns(UserWarning, match="predictions are numbers that float32 cannot hold: use dtype='float64'"):
         to_onnx(model, tmp_path / "model.onnx")
     compare(model, X, tmp_path, "float64")
 

@@ -58,7 +58,7 @@ def to_onnx(model: Any, path: Any, dtype: str = "float32") -> Path:
     if dtype == "float64" and "ConvNet" in str(description):
         raise ValueError("dtype='float64' is not for the ConvNet featurizer: ONNX runtimes convolve in float32 only")
     if dtype == "float32":
-        warn_of_offsets(model)
+        warn_of_single_precision(model)
     graph = Graph(dtype)
     names = names_of_columns(model)
     raw = raw_output(graph, model, encode(graph, model.input_encoder_, names), description)
@@ -75,18 +75,28 @@ def to_onnx(model: Any, path: Any, dtype: str = "float32") -> Path:
     return file
 
 
-def warn_of_offsets(model: Any) -> None:
-    """Warn of columns whose values single precision cannot tell apart well: 1.7e9 ± 1000, say."""
-    encoder = model.input_encoder_
-    far = np.abs(encoder.mean_) > 1e3 * np.asarray(encoder.scale_)
-    names = names_of_columns(model)
-    if len(encoder.shape_) == 1 and (far & ~encoder.constant_).any():
-        column = names[encoder.numeric_[int(np.flatnonzero(far & ~encoder.constant_)[0])]]
+def warn_of_single_precision(model: Any) -> None:
+    """Warn of numbers that single precision cannot hold, or not tell apart well: 1.7e9 ± 1000, say."""
+    encoder, scaler = model.input_encoder_, model.target_scaler_
+    names = names_of_columns(model) if len(encoder.shape_) == 1 else ["X"]
+    columns = encoder.numeric_ if len(encoder.shape_) == 1 else [0]
+    mean, scale, constant = map(np.atleast_1d, (encoder.mean_, encoder.scale_, encoder.constant_))
+    for faulty, fault in (
+        (np.abs(mean) > 1e3 * scale, "varies little beside its mean; float32 inputs blur it"),
+        (out_of_range(mean, scale), "has numbers that float32 cannot hold"),
+    ):
+        if (faulty & ~constant).any():
+            name = names[columns[int(np.flatnonzero(faulty & ~constant)[0])]]
+            warnings.warn(f"column {name!r} {fault}: use dtype='float64'", UserWarning, stacklevel=3)
+    if out_of_range(scaler.shift_, scaler.scale_).any():
         warnings.warn(
-            f"column {column!r} varies little beside its mean; float32 inputs blur it: use dtype='float64'",
-            UserWarning,
-            stacklevel=3,
+            "predictions are numbers that float32 cannot hold: use dtype='float64'", UserWarning, stacklevel=3
         )
+
+
+def out_of_range(mean: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """Say which numbers of this mean and spread are beyond single precision, or may be."""
+    return (np.abs(mean) > 1e36) | (scale > 1e36) | (scale < 1e-36)
 
 
 def names_of_columns(model: Any) -> list[str]:
@@ -173,8 +183,9 @@ def scale_back(graph: Any, model: Any, raw: str) -> None:
     """Declare a regressor's output, in the user's units."""
     scaler = model.target_scaler_
     values = graph("Exp", raw) if scaler.kind == "log" else raw
-    values = graph("Mul", values, graph.constant(scaler.scale_, "float64"))
-    values = graph.cast(graph("Add", values, graph.constant(scaler.shift_, "float64")), graph.dtype)
+    # shifted first, by a number of order one: onnxruntime takes a number for zero that is so in single precision
+    values = graph("Add", values, graph.constant(scaler.shift_ / scaler.scale_, "float64"))
+    values = graph.cast(graph("Mul", values, graph.constant(scaler.scale_, "float64")), graph.dtype)
     if model.single_output_:
         graph.output("prediction", graph.reshape(values, [-1]), graph.dtype, ["rows"])
     else:
