@@ -3,7 +3,9 @@
     python tests/fuzz_model_files.py --count 10000
 
 Half of the mutants get a fresh checksum, so that what lies behind it is reached; such a file may also load as another
-sound model. A load that takes longer than five seconds, needs a gigabyte more memory, or raises anything else fails.
+sound model, which then predicts finite numbers for ordinary rows. Checkpoints are mutated in the same way: a fit goes
+on from one, or says in a CheckpointError why not. A load that takes longer than five seconds, needs a gigabyte more
+memory, raises anything else or has more than 1,000 characters to say fails.
 """
 
 import argparse
@@ -20,14 +22,21 @@ from collections import Counter
 from functools import partial
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
-from vpboost import ConvNet, ModelFileError, VPBoostClassifier, VPBoostRegressor
+from vpboost import MLP, ConvNet, ModelFileError, VPBoostClassifier, VPBoostRegressor
+from vpboost.callbacks import Checkpoint
+from vpboost.checkpoint import CheckpointError, read_checkpoint, read_facts
+from vpboost.featurizers import SomeColumns, with_bias
 from vpboost.files.container import NO_DIGEST, pack, unpack
 from vpboost.files.model import from_bytes
 
+#: Numbers that files should not hold where scales, weights and the like are.
+NUMBERS = (0.0, -1.0, 1.0, 5e-324, -1e-310, 1e-300, 1e30, -3e38, 1e300, -1e308, 1.7e308)
 ABSURD = (
-    *(0, -1, 1, 2, 7, 255, 2**31 - 1, 2**31, 2**48, 2**63, 2**64 - 1, 10**30, 1e308, 0.5, True, None, [], {}),
+    *(0, -1, 1, 2, 7, 255, 2**31 - 1, 2**31, 2**48, 2**63, 2**64 - 1, 10**30, 10**400, 1e308, 0.5, True, None, [], {}),
     *("", "x", "(1,2", "f2", "|O", "<U999999999", "\x1b[31m", "MLP", "custom", "auto", "float64"),
 )
 HOSTILE = (
@@ -59,9 +68,12 @@ def samples():
         VPBoostClassifier(n_estimators=2, max_steps=2, featurizer=small_convnet).fit(
             images, images.mean(axis=(1, 2)) > 0
         ),
+        VPBoostRegressor(**quick, loss="poisson", dtype="float64").fit(X, np.exp(X[:, 0])),
+        VPBoostClassifier(**{**quick, "width": 4}, featurizer="bspline", dtype="float64").fit(X, X[:, 0] > 0),
+        VPBoostRegressor(**quick, featurizer="fourier").fit(X, 1e6 * X[:, 0]),
     ]
     assert all(model.best_iteration_ > 0 for model in models)
-    inputs = [X, X, X, images]
+    inputs = [X, X, X, images, X, X, X]
     with tempfile.TemporaryDirectory() as folder:
         for i, (model, x) in enumerate(zip(models, inputs, strict=True)):
             model.save_model(f"{folder}/{i}")
@@ -160,6 +172,20 @@ def edited_description(rng, data):
     return with_header(data, json.dumps(header, separators=(",", ":")).encode())
 
 
+def absurd_numbers(rng, data):
+    """Put finite but absurd numbers, or the other truth value, into an array: one place, one row, or all of it."""
+    content, arrays = unpack(data, "model")
+    for _ in range(rng.choice((1, 1, 2))):
+        array = arrays[rng.choice(sorted(name for name in arrays if arrays[name].size))]
+        value = rng.choice(NUMBERS) if array.dtype.kind == "f" else rng.choice((0, 1))
+        flat = array.reshape(-1)
+        begin = rng.randrange(flat.size)
+        end = rng.choice((begin + 1, begin + array.shape[-1] if array.ndim else 1, flat.size))
+        with np.errstate(all="ignore"):
+            flat[0 if end == flat.size else begin : end] = value
+    return pack(content, arrays)
+
+
 def bad_numbers(rng, data):
     (length,) = struct.unpack("<Q", data[:8])
     changed = bytearray(data)
@@ -202,7 +228,9 @@ def splice(rng, data, other):
 MUTATIONS = (
     *(flip_bits, cut, pad, absurd_length, hostile_json, hostile_description),
     *(edited_header, edited_description, edited_description, bad_numbers, rearranged, rearranged),
+    *(absurd_numbers, absurd_numbers),
 )
+PACKED = (rearranged, absurd_numbers)  # with a right checksum in any case
 
 
 class TooSlow(BaseException):
@@ -222,18 +250,20 @@ def fuzz(count, seed):
         data, x, expected = rng.choice(sound)
         mutation = rng.choice((*MUTATIONS, splice))
         mutant = splice(rng, data, rng.choice(sound)[0]) if mutation is splice else mutation(rng, data)
-        resealed = mutation is rearranged or rng.random() < 0.5
+        resealed = mutation in PACKED or rng.random() < 0.5
         mutant = sealed(mutant) if resealed else mutant
         signal.alarm(5)
         try:
             model = from_bytes(mutant, f"mutant {i}")
             with np.errstate(all="ignore"):  # sound numbers may still be huge
                 predicted = model.predict(x) if x.shape[1:] == shape_of(model) else None
+                check_finite(model, x, predicted)
             if not resealed or mutant == data:
                 assert predicted is not None
                 assert np.array_equal(predicted, expected), f"mutant {i} by {mutation.__name__} predicts otherwise"
             outcomes["loaded"] += 1
-        except ModelFileError:
+        except ModelFileError as error:
+            require_short(error)
             outcomes["refused"] += 1
         except Exception as error:
             raise AssertionError(f"mutant {i} by {mutation.__name__}, resealed: {resealed}: {error!r}") from error
@@ -244,6 +274,53 @@ def fuzz(count, seed):
         outcomes[mutation.__name__] += 1
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory
     assert grown < 1 << 20, f"memory grew by {grown} KiB"
+    return outcomes
+
+
+def require_short(error):
+    """Raise an error for messages that repeat a file."""
+    if len(str(error)) >= 1000:
+        raise AssertionError(f"a long message: {str(error)[:200]}...")
+
+
+def check_finite(model, x, predicted):
+    """Raise an error for predictions that are not finite though the learners see ordinary numbers."""
+    if predicted is None or model.target_scaler_.kind == "log":
+        return
+    predicted = model.predict_proba(x) if hasattr(model, "classes_") else predicted
+    ordinary = np.abs(model.input_encoder_.transform(x)).reshape(len(x), -1).max(axis=1) < 1e4
+    assert np.isfinite(predicted[ordinary]).all(), "predictions are not finite"
+
+
+def fuzz_checkpoints(count, seed, folder):
+    """Go on from so many mutants of a checkpoint; return how many ended how."""
+    rng, outcomes, path = random.Random(seed), Counter(), Path(folder) / "checkpoint"
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    options = {"max_steps": 2, "width": 3, "max_features": 0.5, "engine": "numpy"}
+    VPBoostRegressor(**options, n_estimators=3, callbacks=[Checkpoint(path, every=1)]).fit(X, X[:, 0])
+    data, row = path.read_bytes(), jnp.zeros(3)
+    learner = with_bias(partial(SomeColumns, factory=partial(MLP, width=3), fraction=0.5))(jax.random.key(0), row[None])
+    signal.signal(signal.SIGALRM, too_slow)
+    for i in range(count):
+        mutation = rng.choice(MUTATIONS)
+        mutant = mutation(rng, data)
+        path.write_bytes(sealed(mutant) if mutation in PACKED or rng.random() < 0.5 else mutant)
+        signal.alarm(5)
+        try:
+            read_facts(path), read_checkpoint(path, learner, row, 1)
+            VPBoostRegressor(**options, n_estimators=4).fit(X, X[:, 0], resume_from=path)
+            outcomes["resumed"] += 1
+        except CheckpointError as error:
+            require_short(error)
+            outcomes["refused"] += 1
+        except Exception as error:
+            if "loss has NaN or infinite derivatives" not in str(error):  # of huge but finite numbers
+                raise AssertionError(f"checkpoint {i} by {mutation.__name__}: {error!r}") from error
+            outcomes["gave up"] += 1
+        except TooSlow:
+            raise AssertionError(f"checkpoint {i} by {mutation.__name__} takes too long") from None
+        finally:
+            signal.alarm(0)
     return outcomes
 
 
@@ -259,3 +336,5 @@ if __name__ == "__main__":
     options = parser.parse_args()
     warnings.simplefilter("error")
     print(dict(fuzz(options.count, options.seed)), file=sys.stdout)
+    with tempfile.TemporaryDirectory() as folder:
+        print("checkpoints:", dict(fuzz_checkpoints(options.count // 4, options.seed, folder)))

@@ -15,6 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from vpboost.files.atomic import write_file
 from vpboost.files.container import unpack
 
 FIT = """
@@ -104,6 +105,8 @@ def kill_saves(count, rng, folder):
         content, arrays = unpack(path.read_bytes(), "saved")
         assert (arrays["a"] == content["i"]).all()
         seen.add(content["i"])
+    write_file(path, path.read_bytes())  # which deletes what the killed ones left behind
+    assert [file.name for file in folder.iterdir()] == [path.name]
     return seen
 
 

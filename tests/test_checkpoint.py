@@ -1,10 +1,17 @@
+import os
+import shutil
+import warnings
+
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from vpboost import VPBoostClassifier, VPBoostRegressor
+from vpboost import VPBoostClassifier, VPBoostRegressor, load_model
 from vpboost.callbacks import Checkpoint, EarlyStopping
-from vpboost.checkpoint import CheckpointError, read_facts
-from vpboost.files.container import pack, unpack
+from vpboost.checkpoint import CheckpointError, read_checkpoint, read_facts
+from vpboost.featurizers import MLP, SomeColumns, WithBias
+from vpboost.files.container import ModelFileError, pack, unpack
 from vpboost.losses import Quantile
 
 QUICK = {"n_estimators": 9, "max_steps": 5, "width": 3, "inherit": 0.5, "max_features": 0.5, "encoding": "quantile"}
@@ -97,7 +104,7 @@ def test_settings_and_timing(tmp_path):
     with pytest.raises(ValueError, match="seconds must be positive, got 0"):
         Checkpoint(tmp_path / "fit", seconds=0)
     X, y = data()
-    often = Checkpoint(tmp_path / "fit", every=1000, seconds=1e-9)
+    often = Checkpoint(tmp_path / "fit", every=np.int64(1000), seconds=1e-9)
     VPBoostRegressor(**QUICK, callbacks=[often]).fit(X, y)
     assert len(read_facts(tmp_path / "fit").scores) == 9
 
@@ -156,6 +163,27 @@ def spoil(**changes):
     return lambda content, arrays: content["facts"].update(changes)
 
 
+def put_array(name, value):
+    return lambda content, arrays: arrays.update({name: np.asarray(value)})
+
+
+def put_number(name, value):
+    def change(content, arrays):
+        arrays[name].reshape(-1)[0] = value
+
+    return change
+
+
+def in_double_precision(content, arrays):
+    for name, array in arrays.items():
+        arrays[name] = array.astype(float) if array.dtype == np.float32 else array
+
+
+def without_learners(content, arrays):
+    arrays["history.accepted"][:] = False
+    arrays["weights"] = arrays["weights"][:0]
+
+
 def shorten(name):
     def change(content, arrays):
         arrays[name] = arrays[name][:1]
@@ -171,10 +199,32 @@ def shorten(name):
         (spoil(profile=["evil", 1, 2]), "encoding must be"),
         (spoil(more=1), "do not belong there: 'more'"),
         (lambda content, arrays: arrays.update(more=np.zeros(2)), "do not belong there: 'more'"),
-        (shorten("theta.featurizer.featurizer.layers.0.weight"), "for other learners"),
-        (shorten("scores"), "array 'scores' of shape"),
+        (shorten("theta.featurizer.featurizer.layers.0.weight"), "for another number of learners"),
+        (shorten("scores"), "scores for another number of stages"),
         (shorten("weights"), "does not hold the learners that it accepted"),
         (lambda content, arrays: arrays["weights"].fill(np.nan), "NaN or infinite"),
+        *((put_array("reg_lambda", value), "λ_w|NaN or infinite") for value in (-1.0, np.nan, np.inf, 1e300)),
+        (put_array("reg_lambda", [1.0]), "'reg_lambda' of shape"),
+        (put_array("reg_lambda", 3), "'reg_lambda' of type int64"),
+        (put_array("constant", np.zeros(0, "f4")), "array '(weights|constant)' of shape|not of a fit"),
+        (put_array("constant", np.zeros((1, 1), "f4")), "'constant' of shape"),
+        (in_double_precision, "is not of a fit in float32"),
+        (put_number("history.stage", 7), "stages are not 0, 1"),
+        (put_number("history.accepted", False), "does not hold the learners that it accepted"),
+        (put_array("history.loss", np.zeros(6, "f4")), "types other than int64, float64 and bool"),
+        (put_array("history.loss", np.zeros(5)), "'history.loss' of shape"),
+        (put_number("scores", np.nan), "no score for its first stage"),
+        (put_array("theta.featurizer.seen", np.zeros((6, 6), bool)), "a learner that sees no column"),
+        (without_learners, "arrays of learners but no learners"),
+        *((spoil(seed=value), "says seed") for value in (-1, 1 << 63, 1.0, True, None)),
+        *(
+            (spoil(race=value), "race|profile")
+            for value in (5, [5], *([[["plain", 0.0, 1.0], score]] for score in ("x", 10**400)), [[["plain", 0.0], 1]])
+        ),
+        (spoil(settings={"width": 3}), "settings that are no texts"),
+        (spoil(data=5), "says data"),
+        (spoil(settings={}), "other settings"),
+        (lambda content, arrays: content.update(status=5), "says status"),
     ],
 )
 def test_unsound_checkpoints_are_refused(tmp_path, checkpoint, change, message):
@@ -185,3 +235,119 @@ def test_unsound_checkpoints_are_refused(tmp_path, checkpoint, change, message):
     path.write_bytes(pack(content, arrays))
     with pytest.raises(CheckpointError, match=message):
         VPBoostRegressor(**QUICK).fit(X, y, resume_from=path)
+
+
+@pytest.mark.parametrize(
+    ("shape", "n_outputs", "message"),
+    [
+        ((6, 4, 1), 2, r"'constant' of shape \(1,\), expected is \(2,\)"),
+        ((6, 4, 2), 1, "'weights' of shape"),
+        ((6, 5, 1), 1, "weights that do not fit its learners"),
+        ((6, 0, 1), 1, "weights that do not fit its learners"),
+    ],
+)
+def test_weights_of_other_shapes_are_refused(tmp_path, checkpoint, shape, n_outputs, message):
+    """The fit knows how many outputs there are, and what goes into its learners."""
+    path, row = tmp_path / "fit", jnp.zeros(6)
+    path.write_bytes(checkpoint)
+    inner = SomeColumns(jax.random.key(0), row[None], factory=lambda key, rows: MLP(key, rows, width=3), fraction=0.5)
+    assert read_checkpoint(path, WithBias(inner), row, 1).ensemble.n_learners == 6
+    content, arrays = unpack(checkpoint, "fit")
+    arrays["weights"] = np.zeros(shape, "f4")
+    path.write_bytes(pack(content, arrays))
+    with pytest.raises(CheckpointError, match=message):
+        read_checkpoint(path, WithBias(inner), row, n_outputs)
+
+
+def test_what_is_no_checkpoint_is_named(tmp_path, checkpoint):
+    X, y = data(40)
+    model = VPBoostRegressor(n_estimators=2, max_steps=2, width=3, engine="numpy").fit(X, y)
+    for wrong in (3, 1.5, ["fit"]):
+        with pytest.raises(TypeError, match="resume_from must be the name of a file"):
+            model.fit(X, y, resume_from=wrong)
+    with pytest.raises(CheckpointError, match="resume_from must be the name of a file, got ''"):
+        model.fit(X, y, resume_from="")
+    with pytest.raises(CheckpointError, match="it is a folder"):
+        model.fit(X, y, resume_from=tmp_path)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(CheckpointError, match="it is not a regular file"):
+        model.fit(X, y, resume_from=tmp_path / "pipe")
+    model.save_model(tmp_path / "model")
+    with pytest.raises(CheckpointError, match="is a 'vpboost model', not a 'vpboost checkpoint'; it cannot be resumed"):
+        model.fit(X, y, resume_from=tmp_path / "model")
+    (tmp_path / "fit").write_bytes(checkpoint)
+    with pytest.raises(ModelFileError, match="is a 'vpboost checkpoint', not a 'vpboost model'"):
+        load_model(tmp_path / "fit")
+
+
+@pytest.mark.parametrize("path", [None, 3, 1.5, ["fit"]])
+def test_a_path_is_checked_before_the_fit(path):
+    with pytest.raises(TypeError, match="path must be the name of a file"):
+        Checkpoint(path)
+
+
+class Now:
+    """Does something after a stage."""
+
+    def __init__(self, stage, action):
+        self.stage, self.action = stage, action
+
+    def after_stage(self, progress):
+        if progress.record.stage == self.stage:
+            self.action()
+
+
+SHORT = {"n_estimators": 6, "max_steps": 2, "width": 3, "engine": "numpy", "early_stopping_rounds": None}
+
+
+def fitted(*callbacks):
+    """A short fit, and the warnings that it gave."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model = VPBoostRegressor(**SHORT, callbacks=list(callbacks)).fit(*data(40))
+    assert model.n_iter_ == 6
+    return [str(warning.message) for warning in caught]
+
+
+def test_a_fit_survives_a_folder_that_vanishes_and_comes_back(tmp_path):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    checkpoint = Checkpoint(folder / "fit", every=1)
+    said = fitted(Now(2, lambda: shutil.rmtree(folder)), checkpoint, Now(4, folder.mkdir))
+    assert len(said) == 1, "once, not at every stage"
+    assert f"no checkpoint after stage 2, the fit goes on without: {folder / 'fit'} cannot be written" in said[0]
+    assert len(read_facts(folder / "fit").scores) == 6
+    assert len(fitted(Checkpoint(tmp_path / "nowhere" / "fit", every=1))) == 1
+
+
+def test_a_fit_survives_a_full_disk(tmp_path, monkeypatch):
+    numbers = iter([28, 28, 13, None, 28, None])  # no space, no permission
+
+    def flaky(opened):
+        number = next(numbers)
+        if number:
+            raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("vpboost.files.atomic._flush", lambda path, how: flaky(path) if how == os.O_WRONLY else None)
+    said = fitted(Checkpoint(tmp_path / "fit", every=1))
+    assert ["No space left" in text for text in said] == [True, False]
+    assert "Permission denied" in said[1]
+    assert len(read_facts(tmp_path / "fit").scores) == 6
+    assert [path.name for path in tmp_path.iterdir()] == ["fit"]
+
+
+def test_a_fit_survives_what_a_checkpoint_cannot_hold(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise TypeError("array 'a' is of type complex128, which a file cannot hold")
+
+    monkeypatch.setattr("vpboost.checkpoint.pack", refuse)
+    said = fitted(Checkpoint(tmp_path / "fit", every=1, seconds=1e-9))
+    assert len(said) == 1
+    assert "which a file cannot hold" in said[0]
+
+
+def test_a_model_may_take_the_place_of_its_checkpoint(tmp_path):
+    X, y = data(40)
+    model = VPBoostRegressor(**SHORT, max_features=np.float32(0.5), callbacks=[Checkpoint(tmp_path / "fit", every=1)])
+    model.fit(X, y).save_model(tmp_path / "fit")
+    np.testing.assert_array_equal(load_model(tmp_path / "fit").predict(X), model.predict(X))

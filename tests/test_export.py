@@ -38,6 +38,8 @@ def run_onnx(path, inputs):
 
 
 def close(found, expected, tolerance=1e-5):
+    size = np.abs(expected).max() or 1.0  # squares of huge numbers would overflow
+    found, expected = found / size, expected / size
     np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance * np.std(expected))
 
 
@@ -128,21 +130,110 @@ def test_exported_models_of_categories(tmp_path, columns):
     compare(model, new, tmp_path, inputs=inputs)
 
 
-@pytest.mark.parametrize("name", ["X", "prediction", "vpboost/constant_0", "cast_0"])
-def test_columns_may_have_any_name(tmp_path, name):
-    frame = pd.DataFrame({"size": np.arange(60.0), name: ["red", "blue"] * 30})
-    model = VPBoostRegressor(**QUICK).fit(frame, frame["size"] + (frame[name] == "red"))
-    path = to_onnx(model, tmp_path / "model.onnx")
-    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    other = next(i.name for i in session.get_inputs() if i.name != "X" or i.type == "tensor(string)")
-    inputs = {"X": frame[["size"]].to_numpy("float32"), other: frame[name].to_numpy(object)[:, None]}
-    close(session.run(None, inputs)[0], model.predict(frame))
+def categories(names):
+    """A frame with numbers and a categorical column of each name, and a model of it."""
+    frame = pd.DataFrame(
+        {f"column {i}": np.array(["red", "blue", "green"])[(np.arange(60) // (i + 1)) % 3] for i in range(len(names))}
+    )
+    frame.insert(0, "size", np.arange(60.0))
+    frame.columns = pd.Index(["size", *names], dtype=object)
+    target = frame["size"] + sum((frame.iloc[:, i + 1] == "red") * 20.0 * (i + 1) for i in range(len(names)))
+    return frame, VPBoostRegressor(**QUICK, engine="numpy", width=3).fit(frame, target)
+
+
+@pytest.mark.parametrize(
+    ("names", "inputs"),
+    [
+        (["X"], ["category X"]),
+        ([""], ["category"]),
+        (["prediction"], ["category prediction"]),
+        (["label", "probabilities"], ["category label", "category probabilities"]),
+        (["vpboost/constant_0"], ["category vpboost/constant_0"]),
+        (["cast_0", "rows"], ["cast_0", "rows"]),
+        (["X", "category X"], ["category X 2", "category X"]),
+        (["category X", "X", "category X 2"], ["category X", "category X 3", "category X 2"]),
+        (["", " ", "category"], ["category 2", " ", "category"]),
+        (["a\ud800", "a\udfff", "a?"], ["category a?", "category a? 2", "a?"]),
+        (["a\0b", "a"], ["category a?b", "a"]),
+        (["x" * 50_000, "ç\U0001f600", "a\nb"], ["x" * 50_000, "ç\U0001f600", "a\nb"]),
+    ],
+    ids=ascii,
+)
+def test_columns_may_have_any_name(tmp_path, names, inputs):
+    frame, model = categories(names)
+    session = onnxruntime.InferenceSession(to_onnx(model, tmp_path / "model.onnx"), providers=["CPUExecutionProvider"])
+    assert [i.name for i in session.get_inputs()] == ["X", *inputs]
+    columns = json.loads(session.get_modelmeta().custom_metadata_map["columns"])
+    assert columns == {"X": ["size"], **dict(zip(inputs, names, strict=True))}
+    given = {i: frame.iloc[:, j + 1].to_numpy(object)[:, None] for j, i in enumerate(inputs)}
+    close(session.run(None, {"X": frame.iloc[:, :1].to_numpy("float32"), **given})[0], model.predict(frame))
+
+
+def test_levels_and_labels_that_onnx_cannot_hold(tmp_path):
+    frame, model = categories(["colour"])
+    frame["colour"] = pd.Series(["\ud800", "blue"] * 30, dtype=object)
+    model.fit(frame, frame["size"])
+    with pytest.raises(ValueError, match=r"level of column 'colour' '\\ud800' is not valid text"):
+        to_onnx(model, tmp_path / "model.onnx")
+    classifier = VPBoostClassifier(**QUICK, engine="numpy", width=3).fit(table(), np.array(["a", "b\ud800"] * 45))
+    with pytest.raises(ValueError, match=r"class 'b\\ud800' is not valid text"):
+        to_onnx(classifier, tmp_path / "model.onnx")
+    classifier.classes_ = np.array([b"a", b"b"])
+    with pytest.raises(TypeError, match=r"classes of type \|S1 cannot be exported"):
+        to_onnx(classifier, tmp_path / "model.onnx")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("labels", "exported"),
+    [
+        (np.array([3, 2**63 + 5, 2**64 - 1], np.uint64), np.array([3, 2**63 + 5, 2**64 - 1], np.uint64)),
+        (np.array([3, 2**62], np.uint64), np.array([3, 2**62])),
+        (np.array(["2020-01-01", "2021-05-06"], "M8[D]"), np.array(["2020-01-01", "2021-05-06"])),
+        (np.array([1, 5], "m8[s]"), np.array([1, 5])),
+        (np.array([-1, 2], "f4"), np.array([-1.0, 2.0])),
+        (np.array(["a", "b c"], object), np.array(["a", "b c"])),
+        (np.array([-3, 100], "i1"), np.array([-3, 100])),
+    ],
+)
+def test_labels_of_other_types(tmp_path, labels, exported):
+    model = VPBoostClassifier(**QUICK, engine="numpy", width=3).fit(table(), labels[np.arange(90) % len(labels)])
+    found = run_onnx(to_onnx(model, tmp_path / "model.onnx"), {"X": table().astype("float32")})["label"]
+    chosen = np.searchsorted(model.classes_, model.predict(table().astype("float32")))
+    np.testing.assert_array_equal(found, exported[chosen])
+
+
+def test_places_of_exported_models(tmp_path):
+    model = VPBoostRegressor(**QUICK, engine="numpy", width=3).fit(table(), table()[:, 0])
+    for wrong in (None, 3):
+        with pytest.raises(TypeError, match="path must be the name of a file"):
+            to_onnx(model, wrong)
+        with pytest.raises(TypeError, match="folder must be the name of a folder"):
+            to_numpy(model, wrong)
+    assert to_onnx(model, bytes(tmp_path / "model.onnx"), "float64") == tmp_path / "model.onnx"
+    (tmp_path / "predictor.py").symlink_to(tmp_path / "elsewhere.py")
+    to_numpy(model, tmp_path)
+    assert (tmp_path / "predictor.py").is_symlink()
+    assert "class Predictor" in (tmp_path / "elsewhere.py").read_text(encoding="utf-8")
 
 
 def test_single_precision_and_large_offsets(tmp_path):
     X = 1.7e9 + 1000 * np.random.default_rng(0).normal(size=(90, 1))
     model = VPBoostRegressor(**QUICK).fit(X, np.sin(X[:, 0] / 1000))
     with pytest.warns(UserWarning, match="column 'column_0' varies little beside its mean.*use dtype='float64'"):
+        to_onnx(model, tmp_path / "model.onnx")
+    compare(model, X, tmp_path, "float64")
+
+
+@pytest.mark.parametrize("size", [1e200, 1e-200])
+def test_numbers_beyond_single_precision(tmp_path, size):
+    X, options = table(), {**QUICK, "engine": "numpy", "width": 3}
+    large = VPBoostRegressor(**options).fit(X * [size, 1, 1], X[:, 0])
+    with pytest.warns(UserWarning, match="column 'column_0' has numbers that float32 cannot hold: use dtype='float64'"):
+        to_onnx(large, tmp_path / "model.onnx")
+    compare(large, X * [size, 1, 1], tmp_path, "float64")
+    model = VPBoostRegressor(**options).fit(X, size * X[:, 0])
+    with pytest.warns(UserWarning, match="predictions are numbers that float32 cannot hold: use dtype='float64'"):
         to_onnx(model, tmp_path / "model.onnx")
     compare(model, X, tmp_path, "float64")
 
@@ -223,3 +314,21 @@ def test_what_cannot_be_exported_is_refused(tmp_path):
 def test_losses_of_your_own_can_be_exported(tmp_path):
     loss = losses.CustomLoss(lambda p, t: jnp.sum(jnp.log(jnp.cosh(p - t))), structure="diagonal")
     compare(VPBoostRegressor(**QUICK, loss=loss).fit(table(), table()[:, 0]), table(), tmp_path)
+
+
+@pytest.mark.parametrize("encoding", ["plain", "quantile", "spline"])
+def test_dates_and_far_inputs_in_onnx(encoding, tmp_path):
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    hours = rng.integers(0, 24 * 300, 250)
+    when = np.datetime64("2023-01-01T00", "s") + (3600 * hours).astype("timedelta64[s]")
+    frame = pd.DataFrame({"when": when, "x": rng.normal(size=250)})
+    options = {"n_estimators": 4, "encoding": encoding, "inherit": 0.0, "max_features": None, "dtype": "float64"}
+    model = VPBoostRegressor(**options).fit(frame, np.sin(hours / 24) + frame["x"])
+    to_onnx(model, tmp_path / "m.onnx", dtype="float64")
+    session = onnxruntime.InferenceSession(tmp_path / "m.onnx")
+    numbers = model._known_inputs(frame).numbers
+    np.testing.assert_allclose(session.run(None, {"X": numbers})[0], model.predict(frame), rtol=1e-9, atol=1e-9)
+    far = frame.assign(x=np.where(frame["x"] > 0, 1e30, -1e300))
+    numbers = model._known_inputs(far).numbers
+    np.testing.assert_allclose(session.run(None, {"X": numbers})[0], model.predict(far), rtol=1e-9, atol=1e-9)

@@ -133,7 +133,7 @@ def test_parameters_that_cannot_be_stored_are_named(tmp_path):
         vpboost.files.model.save_model({}, tmp_path / "model")
     double = VPBoostRegressor(**QUICK, dtype=np.float64).fit(X, X[:, 0])
     assert round_trip(double, tmp_path / "double").dtype == "float64"
-    with pytest.raises(ValueError, match="random_state must not be negative, got -1"):
+    with pytest.raises(ValueError, match="random_state must be from 0 to"):
         VPBoostRegressor(**QUICK, random_state=-1).fit(X, X[:, 0])
 
 
@@ -359,6 +359,11 @@ def test_mutated_files():
     """A short run of the fuzzer."""
     outcomes = fuzz_model_files.fuzz(400, seed=1)
     assert outcomes["refused"] > 200
+
+
+def test_mutated_checkpoints(tmp_path):
+    outcomes = fuzz_model_files.fuzz_checkpoints(150, 1, tmp_path)
+    assert outcomes["refused"] > 100
 
 
 def test_writes_are_atomic(tmp_path, monkeypatch):

@@ -33,6 +33,7 @@ import math
 import sys
 import threading
 import time
+import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,6 +45,7 @@ from rich.progress import Progress as RichProgress
 from .boosting import Record, Stage
 from .checkpoint import write_checkpoint
 from .ensemble import Ensemble
+from .files.atomic import file_name
 
 
 class Progress(NamedTuple):
@@ -192,7 +194,9 @@ class Logger:
 class Checkpoint:
     """Write the state of the fit to a file now and then; ``fit(..., resume_from=path)`` goes on from it.
 
-    A fit that was killed and resumed with the same data and settings ends in the same model, bit for bit.
+    A fit that was killed and resumed with the same data and settings ends in the same model, bit for bit. A file that
+    cannot be written (the disk is full, the folder is gone) does not end the fit: a warning says so, once for each
+    reason, and the next one that is due is tried again.
 
     Parameters
     ----------
@@ -205,21 +209,34 @@ class Checkpoint:
     """
 
     def __init__(self, path: Any, every: int = 10, seconds: float | None = None):
-        if isinstance(every, bool) or not isinstance(every, int) or every < 1:
+        if isinstance(every, bool) or not isinstance(every, int | np.integer) or every < 1:
             raise ValueError(f"every must be a whole number of at least 1, got {every!r}")
         if seconds is not None and not seconds > 0:
             raise ValueError(f"seconds must be positive, got {seconds!r}")
+        file_name(path)  # raises an error for what is none
         self.path = path
         self.every = every
         self.seconds = seconds
-        self._written = time.monotonic()
+        self._tried = time.monotonic()
+        self._failures: set[Any] = set()
 
     def after_stage(self, progress: Progress) -> None:
         """Write, if it is time to."""
-        waited = self.seconds is not None and time.monotonic() - self._written >= self.seconds
+        waited = self.seconds is not None and time.monotonic() - self._tried >= self.seconds
         if waited or (progress.record.stage + 1) % self.every == 0:
-            write_checkpoint(self.path, progress.state.boosted, progress.facts)
-            self._written = time.monotonic()
+            try:
+                write_checkpoint(self.path, progress.state.boosted, progress.facts)
+            except (OSError, TypeError, ValueError) as error:
+                self._warn(error, progress.record.stage)
+            self._tried = time.monotonic()
+
+    def _warn(self, error: Exception, stage: int) -> None:
+        """Say why a checkpoint cannot be written, unless that was said before."""
+        reason = type(error), getattr(error, "errno", None)
+        if reason not in self._failures:
+            self._failures.add(reason)
+            what = f"no checkpoint after stage {stage}, the fit goes on without: {error}"
+            warnings.warn(what, UserWarning, stacklevel=3)
 
 
 class OptunaPruning:

@@ -9,14 +9,15 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from .boosting import Boosted, Record
 from .ensemble import Ensemble
-from .files.atomic import write_file
+from .files.atomic import file_name, write_file
 from .files.container import ModelFileError, check_version, pack, read_file, unpack
-from .files.describe import fill, named_arrays
+from .files.describe import fill_stacked, named_arrays
 from .files.model import history_arrays, history_from, profile_from
 from .files.reader import Reader
 
@@ -58,10 +59,11 @@ def read_facts(path: Any) -> Facts:
     """Return what :func:`write_checkpoint` was told about the fit."""
     with errors_of_checkpoints():
         reader = _read(path)
-        facts = Reader(reader.entry("facts", dict), {}, str(path))
+        facts = Reader(reader.entry("facts", dict), {}, reader.name)
         profile, race = profile_from(facts, facts.entry("profile", list)), {}
         for entry in facts.entry("race", list):
-            sound = isinstance(entry, list) and len(entry) == 2 and (entry[1] is None or type(entry[1]) in (int, float))
+            sound = isinstance(entry, list) and len(entry) == 2
+            sound = sound and (entry[1] is None or (type(entry[1]) in (int, float) and abs(entry[1]) < 1e308))
             facts.require(sound, "tells of a race that makes no sense")
             race[profile_from(facts, entry[0])] = float("inf") if entry[1] is None else float(entry[1])
         seed, data, settings = (
@@ -69,28 +71,42 @@ def read_facts(path: Any) -> Facts:
             facts.entry("data", str),
             facts.entry("settings", dict),
         )
+        facts.require(all(type(value) is str for value in settings.values()), "has settings that are no texts")
         facts.finish()
-        return Facts(profile, race, seed, data, settings, reader.array("scores", (None,), finite=False).tolist())
+        scores = reader.array("scores", (None,), finite=False)
+        facts.require(len(scores) == len(history_from(reader)["stage"]), "has scores for another number of stages")
+        unknown = np.isnan(scores)  # all of them without validation data
+        facts.require(bool(unknown.all() or not unknown[:1].any()), "has no score for its first stage")
+        return Facts(profile, race, seed, data, settings, scores.tolist())
 
 
-def read_checkpoint(path: Any, learner: Any) -> Boosted:
-    """Return the state of a fit whose learners have the structure of ``learner``, a featurizer like theirs."""
+def read_checkpoint(path: Any, learner: Any, row: Any = None, n_outputs: int | None = None) -> Boosted:
+    """Return the state of a fit whose learners have the structure of ``learner``, a featurizer like theirs.
+
+    Its numbers must be of JAX's present precision. Where ``row``, an input of the learners, and the number of outputs
+    are given, the shapes of the linear weights are checked, too.
+    """
     with errors_of_checkpoints():
         reader = _read(path)
         reader.entry("facts", dict)
-        constant = reader.array("constant", (None,))
+        constant = reader.array("constant", (n_outputs,))
         weights, theta = reader.array("weights", (None, None, len(constant))), reader.prefixed("theta.")
+        dtype = np.dtype(jnp.result_type(float))
+        reader.require({constant.dtype, weights.dtype} == {dtype} and len(constant) > 0, f"is not of a fit in {dtype}")
         history = [Record(*entry) for entry in zip(*history_from(reader).values(), strict=True)]
         reader.array("scores", (len(history),), finite=False)
+        reg_lambda = float(reader.array("reg_lambda", ()))
+        reader.require(0 <= reg_lambda <= float(np.finfo(dtype).max), f"says λ_w = {reg_lambda}")
         n_learners = sum(record.accepted for record in history)
         reader.require(len(weights) == n_learners, "does not hold the learners that it accepted")
         ensemble = Ensemble.stack(jnp.asarray(constant), [])
         if n_learners:
-            for name, array in theta.items():
-                reader.require(array.shape[:1] == (n_learners,), f"has array {name!r} for other learners")
-                reader.require(bool(np.isfinite(array).all()), f"has NaN or infinite numbers in array {name!r}")
-            ensemble = Ensemble(jnp.asarray(constant), fill(learner, theta), jnp.asarray(weights))
-        boosted = Boosted(ensemble, history, reader.entry("status", str), float(reader.array("reg_lambda", ())))
+            featurizers = fill_stacked(reader, learner, theta, n_learners)
+            ensemble = Ensemble(jnp.asarray(constant), featurizers, jnp.asarray(weights))
+            n_features = weights.shape[1] if row is None else jax.eval_shape(learner, row).shape[0]
+            reader.require(weights.shape[1] == n_features > 0, "has weights that do not fit its learners")
+        reader.require(bool(n_learners) or not (theta or weights.shape[1]), "has arrays of learners but no learners")
+        boosted = Boosted(ensemble, history, reader.entry("status", str), reg_lambda)
         reader.finish()
         return boosted
 
@@ -115,6 +131,8 @@ def digest(arrays: Iterable[np.ndarray]) -> str:
 
 def _read(path: Any) -> Reader:
     """Return a checkpoint's content."""
-    content, arrays = unpack(read_file(path), str(path))
-    check_version(content, str(path), FORMAT, VERSION)
-    return Reader(content, arrays, str(path))
+    data = read_file(path, "resume_from")
+    name = file_name(path)
+    content, arrays = unpack(data, name)
+    check_version(content, name, FORMAT, VERSION)
+    return Reader(content, arrays, name)

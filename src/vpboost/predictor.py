@@ -118,6 +118,8 @@ def read(path):
     with open(path, "rb") as file:
         data = file.read()
     begin = 8 + int.from_bytes(data[:8], "little")
+    if begin > len(data) or b'"vpboost"' not in data[8:begin]:
+        raise ValueError(f"{path} is cut short or not a model of vpboost")
     header = json.loads(data[8:begin])
     content = json.loads(header.pop("__metadata__")["vpboost"])
     if (content.get("format"), content.get("version")) != ("vpboost model", 1):
@@ -127,6 +129,10 @@ def read(path):
     digest = content.pop("checksum")
     if hashlib.sha256(data.replace(digest.encode(), b"0" * 64, 1)).hexdigest() != digest:
         raise ValueError(f"{path} is damaged: its checksum does not fit its content")
+    kind = content.get("class_type")  # the type of the labels: dates are stored as numbers, bytes as text
+    if kind is not None:
+        labels = [label.encode("latin-1") for label in content["classes"]] if "S" in kind else content["classes"]
+        content["classes"] = np.array(labels, None if "U" in kind else kind)
     arrays = {}
     for name, entry in header.items():
         first, last = entry["data_offsets"]

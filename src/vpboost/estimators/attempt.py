@@ -136,7 +136,8 @@ class Attempt:
                 raise CheckpointError(f"{path} was written by a fit with other {name}; it cannot be resumed here")
         with jax.enable_x64(np.dtype(self.model.dtype) == np.float64):
             rows = jnp.asarray(evenly_spaced(self.train[0], SAMPLE_ROWS), self.model.dtype)
-            boosted = read_checkpoint(path, example(self.factory(), True, rows))
+            n_outputs = self.model.loss_.n_outputs(self.train[1])
+            boosted = read_checkpoint(path, example(self.factory(), True, rows), rows[0], n_outputs)
         self.scores = found.scores
         return boosted
 

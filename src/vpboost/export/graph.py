@@ -7,7 +7,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 TYPES = {
     **{"float32": TensorProto.FLOAT, "float64": TensorProto.DOUBLE, "int64": TensorProto.INT64},
-    **{"bool": TensorProto.BOOL, "string": TensorProto.STRING},
+    **{"uint64": TensorProto.UINT64, "bool": TensorProto.BOOL, "string": TensorProto.STRING},
 }
 #: Versions of the operator sets; old enough for any runtime of the last years.
 OPERATORS = {"": 17, "ai.onnx.ml": 3}

@@ -1,5 +1,6 @@
 """A fitted estimator as an ONNX model, preprocessing included."""
 
+import json
 import warnings
 from pathlib import Path
 from typing import Any
@@ -7,10 +8,12 @@ from typing import Any
 import numpy as np
 
 from .._version import __version__
-from ..encodings import NormalScore
-from ..files.atomic import write_file
+from ..encodings import Cycles, NormalScore
+from ..files.atomic import file_name, write_file
 from ..files.describe import describe_featurizer, named_arrays
+from ..predictor import FARTHEST, MOST_LOG
 from ..preprocessing import Extra, InputEncoder
+from .names import input_names, label_tensor, require_valid
 from .plain import check_known
 
 
@@ -33,12 +36,15 @@ def to_onnx(model: Any, path: Any, dtype: str = "float32") -> Path:
 
     Notes
     -----
-    The model's input ``X`` has the numeric columns, shape (rows, columns), NaN for missing, or the images. Each
+    The model's input ``X`` has the numeric columns, shape (rows, columns), NaN for missing, or the images. Dates among
+    them are seconds since 1970, spans of time seconds: use ``dtype="float64"`` for these. Each
     categorical column is an input of its own, of text and shape (rows, 1), with "<missing>" for a missing value, under
-    its name in the training data ("category X" where that name is taken).
+    its name in the training data. Where that name is taken ("X", an output's, or one that begins with "vpboost/"),
+    empty or not valid text, "category" is put before it, and a number after it should that be taken, too. The model's
+    metadata entry "columns" says, in JSON, which column or columns each input stands for.
 
     Outputs: ``prediction`` of a regressor, shaped as ``predict`` returns it; ``label`` and ``probabilities`` of a
-    classifier.
+    classifier. Labels that are dates are written as text, durations as whole numbers of their unit.
     """
     try:
         import onnx
@@ -46,6 +52,7 @@ def to_onnx(model: Any, path: Any, dtype: str = "float32") -> Path:
         from .graph import Graph
     except ImportError as error:
         raise ImportError("export to ONNX needs the package onnx: pip install 'vpboost[export]'") from error
+    file = Path(file_name(path))
     check_known(model)
     if dtype not in ("float32", "float64"):
         raise ValueError(f"dtype must be 'float32' or 'float64', got {dtype!r}")
@@ -53,32 +60,45 @@ def to_onnx(model: Any, path: Any, dtype: str = "float32") -> Path:
     if dtype == "float64" and "ConvNet" in str(description):
         raise ValueError("dtype='float64' is not for the ConvNet featurizer: ONNX runtimes convolve in float32 only")
     if dtype == "float32":
-        warn_of_offsets(model)
+        warn_of_single_precision(model)
     graph = Graph(dtype)
-    raw = raw_output(graph, model, encode(graph, model.input_encoder_, names_of_columns(model)), description)
+    names = names_of_columns(model)
+    raw = raw_output(graph, model, encode(graph, model.input_encoder_, names), description)
     if hasattr(model, "classes_"):
         classify(graph, model.classes_, raw)
     else:
         scale_back(graph, model, raw)
     facts = {"kind": type(model).__name__, "vpboost": __version__}
+    if len(model.input_encoder_.shape_) == 1:
+        facts["columns"] = json.dumps(columns_of_inputs(model.input_encoder_, names))
     proto = graph.model("vpboost", facts)
     onnx.checker.check_model(proto)
-    write_file(path, proto.SerializeToString())
-    return Path(path)
+    write_file(file, proto.SerializeToString())
+    return file
 
 
-def warn_of_offsets(model: Any) -> None:
-    """Warn of columns whose values single precision cannot tell apart well: 1.7e9 ± 1000, say."""
-    encoder = model.input_encoder_
-    far = np.abs(encoder.mean_) > 1e3 * np.asarray(encoder.scale_)
-    names = names_of_columns(model)
-    if len(encoder.shape_) == 1 and (far & ~encoder.constant_).any():
-        column = names[encoder.numeric_[int(np.flatnonzero(far & ~encoder.constant_)[0])]]
+def warn_of_single_precision(model: Any) -> None:
+    """Warn of numbers that single precision cannot hold, or not tell apart well: 1.7e9 ± 1000, say."""
+    encoder, scaler = model.input_encoder_, model.target_scaler_
+    names = names_of_columns(model) if len(encoder.shape_) == 1 else ["X"]
+    columns = encoder.numeric_ if len(encoder.shape_) == 1 else [0]
+    mean, scale, constant = map(np.atleast_1d, (encoder.mean_, encoder.scale_, encoder.constant_))
+    for faulty, fault in (
+        (np.abs(mean) > 1e3 * scale, "varies little beside its mean; float32 inputs blur it"),
+        (out_of_range(mean, scale), "has numbers that float32 cannot hold"),
+    ):
+        if (faulty & ~constant).any():
+            name = names[columns[int(np.flatnonzero(faulty & ~constant)[0])]]
+            warnings.warn(f"column {name!r} {fault}: use dtype='float64'", UserWarning, stacklevel=3)
+    if out_of_range(scaler.shift_, scaler.scale_).any():
         warnings.warn(
-            f"column {column!r} varies little beside its mean; float32 inputs blur it: use dtype='float64'",
-            UserWarning,
-            stacklevel=3,
+            "predictions are numbers that float32 cannot hold: use dtype='float64'", UserWarning, stacklevel=3
         )
+
+
+def out_of_range(mean: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """Say which numbers of this mean and spread are beyond single precision, or may be."""
+    return (np.abs(mean) > 1e36) | (scale > 1e36) | (scale < 1e-36)
 
 
 def names_of_columns(model: Any) -> list[str]:
@@ -86,6 +106,13 @@ def names_of_columns(model: Any) -> list[str]:
     if hasattr(model, "feature_names_in_"):
         return [str(name) for name in model.feature_names_in_]
     return [f"column_{j}" for j in range(model.n_features_in_)]
+
+
+def columns_of_inputs(encoder: InputEncoder, names: list[str]) -> dict[str, Any]:
+    """Return the names of the columns that each input stands for: a list for the numbers, one for a category."""
+    categorical = [names[column] for column, _ in encoder.categories_]
+    numeric = {"X": [names[j] for j in encoder.numeric_]} if encoder.numeric_ else {}
+    return {**numeric, **dict(zip(input_names(categorical), categorical, strict=True))}
 
 
 def encode(graph: Any, encoder: InputEncoder, names: list[str]) -> str:
@@ -98,6 +125,7 @@ def encode(graph: Any, encoder: InputEncoder, names: list[str]) -> str:
         slope = np.where(encoder.constant_, 0.0, 1 / np.asarray(encoder.scale_))
         centred = graph("Sub", x, graph.constant(encoder.mean_, "float64"))
         scaled = graph("Mul", centred, graph.constant(slope, "float64"))
+        scaled = graph("Clip", scaled, *(graph.constant(end, "float64") for end in (-FARTHEST, FARTHEST)))
         scaled = graph("Where", unknown, graph.constant(0.0, "float64"), scaled)
         parts.append(graph.cast(scaled, graph.dtype))
         if len(shape) > 1:
@@ -105,10 +133,11 @@ def encode(graph: Any, encoder: InputEncoder, names: list[str]) -> str:
         if len(encoder.missing_):
             marks = graph("Gather", unknown, graph.constant(encoder.missing_, "int64"), axis=1)
             parts.append(graph.cast(marks, graph.dtype))
-    for column, levels in encoder.categories_:
-        taken = names[column] in ("X", "prediction", "label", "probabilities") or names[column].startswith("vpboost/")
-        text = graph.input(f"category {names[column]}" if taken else names[column], "string", ["rows", 1])
-        hot = graph("OneHotEncoder", text, domain="ai.onnx.ml", cats_strings=list(levels), zeros=1)
+    inputs = input_names([names[column] for column, _ in encoder.categories_])
+    for name, (_, levels) in zip(inputs, encoder.categories_, strict=True):
+        texts = require_valid(levels, f"level of column {name!r:.60}")
+        text = graph.input(name, "string", ["rows", 1])
+        hot = graph("OneHotEncoder", text, domain="ai.onnx.ml", cats_strings=texts, zeros=1)
         parts.append(graph.cast(graph.reshape(hot, [-1, len(levels)]), graph.dtype))
     for extra in encoder.extras_:
         place = graph.constant([extra.column], "int64")
@@ -124,7 +153,7 @@ def encoded_column(graph: Any, extra: Extra, value: str) -> str:
     def number(value: Any) -> str:
         return graph.constant(value, "float64")
 
-    knots = extra.encoding.knots
+    knots = getattr(extra.encoding, "knots", np.zeros(0))
     if isinstance(extra.encoding, NormalScore):
         inside = graph("Clip", value, number(knots[0]), number(knots[-1]))
         beyond = graph.cast(graph("GreaterOrEqual", inside, number(knots[1:-1])), "int64")  # (rows, inner knots)
@@ -134,6 +163,10 @@ def encoded_column(graph: Any, extra: Extra, value: str) -> str:
         for powers in extra.encoding.coefficients:  # Horner's rule
             coefficient = graph.reshape(graph("Gather", number(powers), piece), [-1, 1])
             columns = graph("Add", graph("Mul", columns, t), coefficient)
+    elif isinstance(extra.encoding, Cycles):
+        phases = np.concatenate([extra.encoding.phases, extra.encoding.phases + np.pi / 2])  # cosines are sines
+        turned = graph("Mul", value, number(np.tile(extra.encoding.frequencies, 2)))
+        columns = graph("Sin", graph("Add", turned, number(phases)))
     else:
         crossed = graph("Div", graph("Sub", value, number(knots[:-1])), number(np.diff(knots)))
         t = graph("Clip", crossed, number(0.0), number(1.0))
@@ -156,9 +189,12 @@ def raw_output(graph: Any, model: Any, x: str, description: dict) -> str:
 def scale_back(graph: Any, model: Any, raw: str) -> None:
     """Declare a regressor's output, in the user's units."""
     scaler = model.target_scaler_
-    values = graph("Exp", raw) if scaler.kind == "log" else raw
-    values = graph("Mul", values, graph.constant(scaler.scale_, "float64"))
-    values = graph.cast(graph("Add", values, graph.constant(scaler.shift_, "float64")), graph.dtype)
+    values = raw
+    if scaler.kind == "log":
+        values = graph("Exp", graph("Clip", raw, *(graph.constant(end, "float64") for end in (-MOST_LOG, MOST_LOG))))
+    # shifted first, by a number of order one: onnxruntime takes a number for zero that is so in single precision
+    values = graph("Add", values, graph.constant(scaler.shift_ / scaler.scale_, "float64"))
+    values = graph.cast(graph("Mul", values, graph.constant(scaler.scale_, "float64")), graph.dtype)
     if model.single_output_:
         graph.output("prediction", graph.reshape(values, [-1]), graph.dtype, ["rows"])
     else:
@@ -170,7 +206,7 @@ def classify(graph: Any, classes: np.ndarray, raw: str) -> None:
     if len(classes) == 2:
         raw = graph("Concat", graph("Sub", raw, raw), raw, axis=1)
     probabilities = graph("Softmax", raw, axis=1)
-    kind = {"i": "int64", "u": "int64", "b": "bool", "f": "float64"}.get(classes.dtype.kind, "string")
-    label = graph("Gather", graph.constant(classes, kind), graph("ArgMax", probabilities, axis=1, keepdims=0))
+    labels, kind = label_tensor(classes)
+    label = graph("Gather", graph.constant(labels, kind), graph("ArgMax", probabilities, axis=1, keepdims=0))
     graph.output("label", label, kind, ["rows"])
     graph.output("probabilities", graph.cast(probabilities, graph.dtype), graph.dtype, ["rows", len(classes)])

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import predictor
+from ..files.atomic import file_name, write_file
 from ..files.describe import describe_featurizer, is_custom
 from ..files.model import save_model
 
@@ -25,12 +26,12 @@ def to_numpy(model: Any, folder: Any) -> list[Path]:
     list of Path
         The two files.
     """
+    folder = Path(file_name(folder, "folder", "folder"))
     check_known(model)
-    folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     saved, script = folder / "model.vpboost", folder / "predictor.py"
     save_model(model, saved)
-    script.write_text(Path(predictor.__file__).read_text(encoding="utf-8"), encoding="utf-8")
+    write_file(script, Path(predictor.__file__).read_bytes())
     return [saved, script]
 
 

@@ -30,27 +30,21 @@ def replacing(path: Any) -> Iterator[Path]:
     temporary = target.with_name(f"{_prefix(target)}{os.getpid()}-{threading.get_ident()}.part")
     _delete_leftovers(target, temporary)
     old = target.stat() if target.exists() else None
+    # closed to others until it has the old file's permissions: nobody may read what nobody could read before
+    os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if old is None else 0o600))
     try:
-        # new from the start with the old file's permissions: nobody may read what nobody could read before
-        opened = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if old is None else 0o600)
-        os.close(opened)
         if old is not None:
-            with contextlib.suppress(OSError, AttributeError):  # only root gives files away, and only on POSIX
-                os.chown(temporary, old.st_uid, old.st_gid)
-            os.chmod(temporary, stat.S_IMODE(old.st_mode))
+            _give_permissions(temporary, old)
         yield temporary
-        with open(temporary, "rb+") as file:
-            os.fsync(file.fileno())
+        _flush(temporary, os.O_WRONLY)
         os.replace(temporary, target)
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # the first error counts
+            temporary.unlink()
         raise
     if os.name == "posix":  # the new name itself must survive a power cut
-        folder = os.open(target.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        with contextlib.suppress(OSError):  # not every file system can do this, and the file is there already
+            _flush(target.parent, os.O_RDONLY)
 
 
 def write_file(path: Any, data: bytes) -> None:
@@ -61,23 +55,73 @@ def write_file(path: Any, data: bytes) -> None:
 
 def writable(path: Any) -> Path:
     """Return the file that a path stands for, links resolved; raise ``OSError`` if a file cannot be put there."""
-    target = Path(os.path.realpath(path))
+    name = file_name(path)
+    try:
+        target = Path(os.path.realpath(name))
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"{name} cannot be written: the current folder is gone") from error
     if not target.parent.is_dir():
-        raise FileNotFoundError(f"{path} cannot be written: there is no folder {target.parent}")
-    if target.is_dir():
-        raise IsADirectoryError(f"{path} cannot be written: it is a folder")
-    if os.path.lexists(target):
-        if not stat.S_ISREG(target.stat().st_mode):
-            raise OSError(f"{path} cannot be written: it is not a regular file")
-        if not os.access(target, os.W_OK):
-            raise PermissionError(f"{path} cannot be written: it is write-protected")
+        raise FileNotFoundError(f"{name} cannot be written: there is no folder {target.parent}")
+    try:
+        facts = os.stat(name)
+    except FileNotFoundError:  # nothing there, or a link to nothing
+        facts = None
+    if facts is not None and stat.S_ISDIR(facts.st_mode):
+        raise IsADirectoryError(f"{name} cannot be written: it is a folder")
+    if facts is not None and not stat.S_ISREG(facts.st_mode):
+        raise OSError(f"{name} cannot be written: it is not a regular file")
+    if facts is not None and not os.access(target, os.W_OK):
+        raise PermissionError(f"{name} cannot be written: it is write-protected")
+    if os.name == "posix" and not os.access(target.parent, os.W_OK | os.X_OK):
+        raise PermissionError(f"{name} cannot be written: the folder {target.parent} is write-protected")
     return target
+
+
+def file_name(path: Any, argument: str = "path", kind: str = "file") -> str:
+    """Return a path as text; raise an error that names the argument if it cannot be one."""
+    if not isinstance(path, str | bytes | os.PathLike):
+        raise TypeError(f"{argument} must be the name of a {kind} (text or Path), got {path!r:.60}")
+    name = os.fsdecode(path)
+    try:
+        sound = bool(name) and b"\0" not in os.fsencode(name)
+    except UnicodeEncodeError:  # halves of characters
+        sound = False
+    if not sound:
+        raise ValueError(f"{argument} must be the name of a {kind}, got {name!r:.60}")
+    return name
+
+
+def _give_permissions(temporary: Path, old: os.stat_result) -> None:
+    """Give a file the permissions of an old one, and its owner and group where that is allowed."""
+    mode = old.st_mode & 0o777
+    if hasattr(os, "chown"):  # on POSIX
+        try:
+            os.chown(temporary, old.st_uid, old.st_gid)
+        except OSError:  # only root gives files away; a group is another matter
+            try:
+                os.chown(temporary, -1, old.st_gid)
+            except OSError:  # another group must not get what was meant for the old one
+                mode = mode & 0o707 | (mode & 0o007) << 3
+    os.chmod(temporary, mode)
+
+
+def _flush(path: Path, how: int) -> None:
+    """Wait until a file, or a folder's list of names, is on the disk."""
+    opened = os.open(path, how)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 def _prefix(target: Path) -> str:
     """Return how the names of temporary files of this machine for ``target`` begin (names must not grow too long)."""
-    host = hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
-    return f".{target.name.encode()[:180].decode(errors='ignore')}.{host}-"
+    machine = socket.gethostname()
+    with contextlib.suppress(OSError):  # containers may share a name and a folder, but count processes by themselves
+        machine += os.readlink("/proc/self/ns/pid")
+    name = os.fsencode(target.name)
+    mark = hashlib.sha256(machine.encode() + b"/" + name).hexdigest()[:8]
+    return f".{name[:160].decode(errors='ignore')}.{mark}-"
 
 
 def _delete_leftovers(target: Path, own: Path) -> None:
@@ -85,12 +129,13 @@ def _delete_leftovers(target: Path, own: Path) -> None:
     if os.name != "posix":
         return
     prefix = _prefix(target)
-    with contextlib.suppress(OSError):  # a folder that cannot be listed
-        for file in os.scandir(target.parent):
+    with contextlib.suppress(OSError), os.scandir(target.parent) as files:  # a folder that cannot be listed
+        for file in files:
             if file.name.startswith(prefix) and file.name.endswith(".part"):
                 process = file.name.removeprefix(prefix).split("-")[0]
-                if file.name == own.name or (process.isdecimal() and not _runs(int(process))):
-                    with contextlib.suppress(FileNotFoundError):
+                gone = process.isascii() and process.isdecimal() and not _runs(int(process))
+                if file.name == own.name or gone:
+                    with contextlib.suppress(OSError):  # deleted by another, or another's
                         os.unlink(file.path)
 
 

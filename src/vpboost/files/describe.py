@@ -16,8 +16,8 @@ import numpy as np
 from .. import losses
 from ..featurizers import MLP, RBF, BSpline, ConvNet, Factory, Fourier, ResNet, SomeColumns, WithBias
 from ..featurizers.base import ACTIVATIONS, Activation
-from .container import ModelFileError
-from .reader import brief
+from .container import ModelFileError, brief, shortened
+from .reader import Reader
 
 #: The options of each featurizer but its activation, read off a module (whose arrays may be stacked).
 OPTIONS: dict[type, Callable[[Any], dict[str, Any]]] = {
@@ -45,8 +45,11 @@ LOSSES: dict[str, type] = {
         *(losses.BinaryCrossEntropy, losses.MulticlassCrossEntropy),
     )
 }
-#: Layers of a network, at the most: a description must not make its reader work for long.
-MOST_LAYERS = 1000
+#: Layers of a network, and blocks of a convolutional one, at the most: a description must not make its reader work for
+#: long.
+MOST_LAYERS, MOST_BLOCKS = 1000, 64
+#: Largest square of an image's width, times blocks, that convolutions are built for: so much they take in memory.
+MOST_SQUARES = 1 << 24
 
 
 def describe_featurizer(module: Any) -> dict[str, Any]:
@@ -104,10 +107,12 @@ def factory_of(description: Any, custom: Factory | None, nested: bool = False) -
     if kind == "custom":
         if custom is None:
             name = description.get("name")
-            raise ModelFileError(f"the model has a featurizer of its author's own, {name!r}: pass it as featurizer=")
+            raise ModelFileError(
+                f"the model has a featurizer of its author's own, {brief(name, 200)}: pass it as featurizer="
+            )
         return custom
     if kind not in FEATURIZERS or set(description) != {"type", "options"}:
-        raise ModelFileError(f"the model has a featurizer {kind!r}, which this version does not know")
+        raise ModelFileError(f"the model has a featurizer {brief(kind)}, which this version does not know")
     return partial(FEATURIZERS[kind], **check_options(description["options"], kind))
 
 
@@ -122,7 +127,7 @@ def check_options(options: Any, kind: str) -> dict[str, Any]:
         if name == "activation":
             sound = isinstance(value, str) and value in ACTIVATIONS
         elif isinstance(value, list):
-            sound = len(value) <= MOST_LAYERS and all(type(v) is int and 0 < v < 1 << 31 for v in value)
+            sound = len(value) <= MOST_BLOCKS and all(type(v) is int and 0 < v < 1 << 31 for v in value)
         elif isinstance(value, float):  # initial scales
             sound = 0 < value < 1e9
         else:
@@ -132,13 +137,26 @@ def check_options(options: Any, kind: str) -> dict[str, Any]:
     return options
 
 
+def check_size(description: dict[str, Any], input_shape: tuple[int, ...]) -> None:
+    """Raise an error if convolutions would take too much memory for images of this shape."""
+    while isinstance(description.get("featurizer"), dict):
+        description = description["featurizer"]
+    if description["type"] == "ConvNet":
+        kernels = description["options"].get("kernels")
+        n_blocks = len(kernels) if isinstance(kernels, list) else 3  # as many as there are by default
+        if n_blocks * input_shape[-1] ** 2 > MOST_SQUARES:
+            raise ModelFileError(f"the model has {n_blocks} convolutions of images too wide: {input_shape[-1]} pixels")
+
+
 def template(factory: Factory, input_shape: tuple[int, ...], dtype: Any) -> Any:
     """Return a featurizer with the shapes of its arrays in place of the arrays."""
     rows = jax.ShapeDtypeStruct((2, *input_shape), dtype)
     try:
         return eqx.filter_eval_shape(factory, jax.random.key(0), rows)
     except Exception as error:  # whatever a factory raises when its options make no sense
-        raise ModelFileError(f"the featurizer cannot be built for inputs of shape {input_shape}: {error}") from error
+        raise ModelFileError(
+            f"the featurizer cannot be built for inputs of shape {brief(input_shape)}: {shortened(error)}"
+        ) from error
 
 
 def named_arrays(module: Any) -> dict[str, Any]:
@@ -158,17 +176,31 @@ def fill(module: Any, arrays: dict[str, np.ndarray]) -> Any:
     if set(arrays) != set(expected):
         missing, extra = sorted(set(expected) - set(arrays)), sorted(set(arrays) - set(expected))
         raise ModelFileError(
-            f"the featurizer's arrays are not those described: missing {missing[:5]}, extra {extra[:5]}"
+            f"the featurizer's arrays are not those described: missing {brief(missing)}, extra {brief(extra)}"
         )
     for name, leaf in expected.items():
-        if arrays[name].shape[1:] != leaf.shape or arrays[name].dtype != leaf.dtype:
+        shape, kind = arrays[name].shape[1:], arrays[name].dtype
+        if shape != leaf.shape or kind != leaf.dtype:
             raise ModelFileError(
-                f"array {name!r} has shape {arrays[name].shape[1:]} and type {arrays[name].dtype}, described are "
-                f"{leaf.shape} and {leaf.dtype}"
+                f"array {brief(name)} has shape {brief(shape)} and type {kind}, described are {brief(leaf.shape)} and "
+                f"{leaf.dtype}"
             )
     shapes, structure = eqx.partition(module, is_array)
     filled = jax.tree.unflatten(jax.tree.structure(shapes), [jnp.asarray(arrays[name]) for name in expected])
     return eqx.combine(filled, structure)
+
+
+def fill_stacked(reader: Reader, module: Any, arrays: dict[str, np.ndarray], n_learners: int) -> Any:
+    """Return the featurizers of so many learners, as :func:`fill` does, after checking the numbers in their arrays."""
+    for name, array in arrays.items():
+        what = f"array {brief(f'theta.{name}')}"
+        reader.require(array.shape[:1] == (n_learners,), f"has {what} for another number of learners")
+        reader.require(bool(np.isfinite(array).all()), f"has NaN or infinite numbers in {what}")
+    filled = fill(module, arrays)
+    inner = filled.featurizer if isinstance(filled, WithBias) else filled
+    if isinstance(inner, SomeColumns):
+        reader.require(bool(np.asarray(inner.seen).any(axis=1).all()), "has a learner that sees no column")
+    return filled
 
 
 def describe_loss(loss: losses.Loss) -> dict[str, Any]:
@@ -186,14 +218,14 @@ def loss_of(description: Any, custom: Any) -> losses.Loss:
     if kind == "custom":
         if custom is None:
             name = description.get("name")
-            raise ModelFileError(f"the model has a loss of its author's own, {name!r}: pass it as loss=")
+            raise ModelFileError(f"the model has a loss of its author's own, {brief(name, 200)}: pass it as loss=")
         return custom if isinstance(custom, losses.Loss) else losses.CustomLoss(custom)
     if kind not in LOSSES or set(description) != {"type", "options"}:
-        raise ModelFileError(f"the model has a loss {kind!r}, which this version does not know")
+        raise ModelFileError(f"the model has a loss {brief(kind)}, which this version does not know")
     options = description["options"]
     if not isinstance(options, dict) or not all(v is None or type(v) in (int, float) for v in options.values()):
         raise ModelFileError(f"loss {kind!r} has options {brief(options)}")
     try:
         return LOSSES[kind](**options)
-    except (TypeError, ValueError) as error:
-        raise ModelFileError(f"loss {kind!r} has options {options!r}: {error}") from error
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ModelFileError(f"loss {kind!r} has options {brief(options)}: {shortened(error)}") from error

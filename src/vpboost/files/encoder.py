@@ -6,10 +6,13 @@ import numpy as np
 
 from ..encodings import ENCODINGS, Cycles, NormalScore, Steps
 from ..preprocessing import Categories, Extra, InputEncoder, TargetScaler
-from .reader import Reader, brief
+from .container import brief
+from .reader import Reader
 
 #: Names of what may be added to a column.
 EXTRAS = {NormalScore: "quantile", Steps: "spline", Cycles: "cycles"}
+#: No scale is smaller: numbers cannot be divided by it. No knot is larger: differences must be numbers.
+TINY, HUGE = float(np.finfo(float).tiny), 1e300
 
 
 def encoder_parts(encoder: InputEncoder) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -39,7 +42,7 @@ def encoder_from(reader: Reader) -> InputEncoder:
     """Return the encoder that a file describes."""
     part = Reader(reader.entry("encoder", dict), {}, f"the preprocessing in {reader.name}")
     encoder = InputEncoder(part.entry("encoding", str))
-    part.require(encoder.encoding in ENCODINGS, f"has an encoding {encoder.encoding!r}")
+    part.require(encoder.encoding in ENCODINGS, f"has an encoding {brief(encoder.encoding)}")
     shape, numeric, missing = (part.entry(name, list) for name in ("shape", "numeric", "missing"))
     categories, extras = part.entry("categories", list), part.entry("extras", list)
     times = part.entry("times", list) if "times" in part.content else []  # files of earlier versions have none
@@ -47,14 +50,14 @@ def encoder_from(reader: Reader) -> InputEncoder:
     part.require(all(type(n) is int and 0 <= n < 1 << 31 for n in [*shape, *numeric, *missing]), "has odd numbers")
     encoder.shape_, encoder.numeric_ = tuple(shape), numeric
     table, statistics = len(shape) == 1, tuple(shape) if len(shape) == 1 else ()
-    part.require(1 <= len(shape) <= 8 and (table or min(shape) > 0), f"is for inputs of shape {shape}")
+    part.require(1 <= len(shape) <= 8 and (table or min(shape) > 0), f"is for inputs of shape {brief(shape)}")
     part.require(shape != [0] or bool(categories), "has no columns")
     part.require(not table or len(numeric) == shape[0], "counts its numeric columns wrongly")
     part.require(table or not (missing or categories or extras), "encodes images as if they were tables")
     encoder.mean_ = reader.doubles("encoder.mean", statistics)
     encoder.scale_ = reader.doubles("encoder.scale", statistics)
     encoder.constant_ = reader.array("encoder.constant", statistics, "b")
-    part.require(bool((encoder.scale_ > 0).all()), "has scales that are not positive")
+    check_scales(part, encoder.mean_, np.where(encoder.constant_, np.inf, encoder.scale_), encoder.scale_)
     part.require(missing == sorted(set(missing)) and all(j < len(numeric) for j in missing), "has wrong indicators")
     encoder.missing_ = np.array(missing, dtype=int)
     encoder.categories_ = [category_from(part, entry) for entry in categories]
@@ -86,7 +89,7 @@ def extra_from(reader: Reader, part: Reader, i: int, entry: Any, n_numeric: int)
     encoding = encoding_from(reader, part, entry["encoding"], prefix)
     width = encoding(np.zeros(1)).shape[1]
     mean, scale = (reader.doubles(f"{prefix}.{name}", (width,)) for name in ("mean", "scale"))
-    part.require(bool((scale > 0).all()), "has scales that are not positive")
+    check_scales(part, mean, np.ones(width), scale)
     return Extra(entry["column"], encoding, mean, scale)
 
 
@@ -95,12 +98,17 @@ def encoding_from(reader: Reader, part: Reader, kind: Any, prefix: str) -> Any:
     part.require(kind in EXTRAS.values(), f"has an encoding {brief(kind)}")
     if kind == "cycles":
         frequencies = reader.doubles(f"{prefix}.frequencies", (None,))
+        part.require(0 < len(frequencies) <= len(Cycles.PERIODS), "has other cycles than day, week and year")
+        part.require(bool((np.abs(frequencies) < HUGE).all()), "has cycles that are too short")
         return Cycles(frequencies, reader.doubles(f"{prefix}.phases", frequencies.shape))
     knots = reader.doubles(f"{prefix}.knots", (None,))
-    part.require(len(knots) >= 2 and bool((np.diff(knots) > 0).all()), "has knots that do not rise")
+    part.require(len(knots) >= 2 and bool(np.abs(knots).max() < HUGE), "has knots that are few or huge")
+    part.require(bool((np.diff(knots) >= TINY).all()), "has knots that do not rise")
     if kind == "spline":
         return Steps(knots)
-    return NormalScore(knots, reader.doubles(f"{prefix}.coefficients", (4, len(knots) - 1)))
+    scores = NormalScore(knots, reader.doubles(f"{prefix}.coefficients", (4, len(knots) - 1)))
+    check_scores(part, scores)
+    return scores
 
 
 def scaler_parts(scaler: TargetScaler) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -112,8 +120,23 @@ def scaler_from(reader: Reader, n_outputs: int) -> TargetScaler:
     """Return the target scaler that a file describes."""
     part = Reader(reader.entry("target", dict), {}, f"the target scaling in {reader.name}")
     scaler = TargetScaler(part.entry("kind", str))
-    part.require(scaler.kind in ("none", "log", "standard"), f"is of kind {scaler.kind!r}")
+    part.require(scaler.kind in ("none", "log", "standard"), f"is of kind {brief(scaler.kind)}")
     part.finish()
     scaler.shift_, scaler.scale_ = (reader.doubles(f"target.{name}", (n_outputs,)) for name in ("shift", "scale"))
-    part.require(bool((scaler.scale_ > 0).all()), "has scales that are not positive")
+    check_scales(part, scaler.shift_, np.where(scaler.scale_ == 1, np.inf, scaler.scale_), scaler.scale_)
     return scaler
+
+
+def check_scales(part: Reader, mean: np.ndarray, spread: np.ndarray, scale: np.ndarray) -> None:
+    """Raise an error for scales that no fit finds: not positive, or next to nothing beside the mean."""
+    part.require(bool((scale >= TINY).all()), "has scales that are not positive, or tiny")
+    part.require(bool((1e-15 * np.abs(mean) <= spread).all()), "has means that do not fit its scales")
+
+
+def check_scores(part: Reader, encoding: NormalScore) -> None:
+    """Raise an error unless a normal score is one: four points of every cubic piece bound all of it."""
+    a, b, c, d = encoding.coefficients
+    with np.errstate(all="ignore"):
+        for share in (0, 1 / 3, 2 / 3, 1):
+            t = share * np.diff(encoding.knots)
+            part.require(bool((np.abs(((a * t + b) * t + c) * t + d) < 1e3).all()), "has normal scores that are huge")

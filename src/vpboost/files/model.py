@@ -4,7 +4,6 @@ The file holds numbers and names only (see :mod:`vpboost.files.container`); ever
 estimator is built from it, so that a file from a stranger can do no harm. Files of format version 1 stay readable.
 """
 
-import re
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -16,25 +15,27 @@ import numpy as np
 from .._version import __version__
 from ..boosting import Boosted, Record
 from ..ensemble import Ensemble
-from .atomic import write_file
-from .container import ModelFileError, check_version, pack, read_file, unpack
+from ..losses import Loss
+from .atomic import file_name, writable, write_file
+from .classes import classes_from, stored_classes
+from .container import ModelFileError, brief, check_version, pack, read_file, shortened, unpack
 from .describe import (
-    describe_factory,
+    check_size,
     describe_featurizer,
     describe_loss,
     factory_of,
-    fill,
+    fill_stacked,
     is_custom,
     loss_of,
     named_arrays,
     template,
 )
 from .encoder import encoder_from, encoder_parts, scaler_from, scaler_parts
+from .parameters import loaded_parameters, stored_parameters
 from .reader import Reader
+from .trial import check_predictions
 
 FORMAT, VERSION = "vpboost model", 1
-#: Stands for a parameter that is an object: the featurizer or the loss, which the file describes elsewhere.
-OBJECT = {"object": True}
 #: How the entries of the history are stored.
 KINDS = {"stage": "i", "solves": "i", "accepted": "b"}
 DTYPES = {"i": np.int64, "b": np.bool_, "f": np.float64}
@@ -55,16 +56,29 @@ def save_model(estimator: Any, path: Any) -> None:
     Featurizers and losses of your own are not stored: whoever loads the file has to pass them to :func:`load_model`.
     Nor are callbacks and optimiser, metric or random-state objects, which predictions do not need.
     """
+    writable(path)  # known before anything is done
     content, arrays = to_parts(estimator)
+    data = pack(content, arrays)
+    check_readable(estimator, content, data)
     dropped = [name for name in content["not_saved"] if name != "callbacks"]
     if dropped:
         warnings.warn(
-            f"{path} does not hold the parameter(s) {', '.join(dropped)}, which are objects; set them again before the "
-            "loaded model is fitted again (its predictions do not depend on them)",
+            f"{file_name(path)} does not hold the parameter(s) {', '.join(dropped)}, which are objects; set them again "
+            "before the loaded model is fitted again (its predictions do not depend on them)",
             UserWarning,
             stacklevel=3,
         )
-    write_file(path, pack(content, arrays))
+    write_file(path, data)
+
+
+def check_readable(estimator: Any, content: dict[str, Any], data: bytes) -> None:
+    """Raise ``ValueError`` if a file could not be loaded: better now than when the estimator is gone."""
+    if content["featurizer"] is not None and is_custom(content["featurizer"]):
+        return  # only whoever loads the file knows the featurizer
+    try:
+        from_bytes(data, "the file", loss=estimator.loss_ if content["loss"]["type"] == "custom" else None)
+    except ModelFileError as error:
+        raise ValueError(f"this model cannot be saved: {error}") from error
 
 
 def load_model(path: Any, *, featurizer: Any = None, loss: Any = None) -> Any:
@@ -93,7 +107,12 @@ def load_model(path: Any, *, featurizer: Any = None, loss: Any = None) -> Any:
     >>> np.array_equal(again.predict(X), model.predict(X))
     True
     """
-    return from_bytes(read_file(path), str(path), featurizer, loss)
+    if featurizer is not None and not callable(featurizer):
+        raise TypeError(f"featurizer must be the factory that the model was fitted with, got {brief(featurizer)}")
+    if loss is not None and not (callable(loss) or isinstance(loss, Loss)):
+        raise TypeError(f"loss must be the loss that the model was fitted with, got {brief(loss)}")
+    data = read_file(path)
+    return from_bytes(data, file_name(path), featurizer, loss)
 
 
 def from_bytes(data: bytes, name: str, featurizer: Any = None, loss: Any = None) -> Any:
@@ -120,7 +139,7 @@ def to_parts(model: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     parameters, dropped = stored_parameters(model.get_params(deep=False), learners is not None and is_custom(learners))
     encoder, encoder_arrays = encoder_parts(model.input_encoder_)
     scaler, scaler_arrays = scaler_parts(model.target_scaler_)
-    classes, class_type = stored_classes(model)
+    classes, class_type = stored_classes(getattr(model, "classes_", None))
     content = {
         **{"format": FORMAT, "version": VERSION, "library": __version__, "kind": kind},
         **{"parameters": parameters, "not_saved": dropped, "dtype": str(ensemble.constant.dtype)},
@@ -134,50 +153,23 @@ def to_parts(model: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         **{"status": boosted.status, "best_iteration": model.best_iteration_},
     }
     arrays = {
-        **{"constant": ensemble.constant, "weights": ensemble.weights, "importances": model.feature_importances_},
+        **{
+            "constant": ensemble.constant,
+            "weights": ensemble.weights,
+            "importances": np.asarray(model.feature_importances_, float),
+        },
         **{f"theta.{name}": leaf for name, leaf in named_arrays(ensemble.featurizers).items()},
         **history_arrays(boosted.history),
-        **{"scores": np.array(model.evals_result_["validation"], float), "best_score": np.array(model.best_score_)},
+        **{
+            "scores": np.array(model.evals_result_["validation"], float),
+            "best_score": np.array(model.best_score_, float),
+        },
         "race.scores": np.array(list(model.race_.values()), float),
-        "reg_lambda": np.array(boosted.reg_lambda),
+        "reg_lambda": np.array(boosted.reg_lambda, float),
         **encoder_arrays,
         **scaler_arrays,
     }
     return content, {name: np.asarray(array) for name, array in arrays.items()}
-
-
-def stored_parameters(parameters: dict[str, Any], custom: bool) -> tuple[dict[str, Any], list[str]]:
-    """Return the constructor's parameters as JSON, and the names of those that JSON cannot hold.
-
-    ``custom`` says that the featurizer is the user's own, which whoever loads the file has to pass.
-    """
-    stored: dict[str, Any] = {}
-    dropped = []
-    for name, value in parameters.items():
-        value = value.item() if isinstance(value, np.generic) else value
-        if value is None or isinstance(value, str | bool | int) or (isinstance(value, float) and np.isfinite(value)):
-            stored[name] = value
-        elif name == "featurizer" and describe_factory(value) is not None:
-            stored[name] = {"factory": describe_factory(value)}
-        elif name == "loss" or (name == "featurizer" and custom):
-            stored[name] = OBJECT
-        elif name == "dtype":
-            stored[name] = np.dtype(value).name
-        elif name == "class_weight":
-            stored[name] = {"pairs": [[np.asarray(k).item(), float(v)] for k, v in value.items()]}
-        else:
-            dropped.append(name)
-    return stored, dropped
-
-
-def stored_classes(model: Any) -> tuple[list | None, str | None]:
-    """Return a classifier's classes as JSON and their NumPy type."""
-    if not hasattr(model, "classes_"):
-        return None, None
-    values = model.classes_.tolist()
-    if model.classes_.dtype.kind == "O" and not all(type(value) is str for value in values):
-        raise TypeError("classes that are neither numbers nor text cannot be saved; encode y first")
-    return values, "object" if model.classes_.dtype.kind == "O" else model.classes_.dtype.str
 
 
 def from_parts(reader: Reader, featurizer: Any, loss: Any) -> Any:
@@ -185,9 +177,9 @@ def from_parts(reader: Reader, featurizer: Any, loss: Any) -> Any:
     kinds = estimator_classes()
     reader.entry("library", str)
     kind = reader.entry("kind", str)
-    reader.require(kind in kinds, f"holds a {kind!r}, which this version does not know")
+    reader.require(kind in kinds, f"holds a {brief(kind)}, which this version does not know")
     description, dtype = reader.entry("featurizer", dict, None), reader.entry("dtype", str)
-    reader.require(dtype in ("float32", "float64"), f"is in precision {dtype!r}")
+    reader.require(dtype in ("float32", "float64"), f"is in precision {brief(dtype)}")
     loss_object = loss_of(reader.entry("loss", dict), loss)
     if description is not None:
         factory_of(description, featurizer)  # is a featurizer of the user's own missing?
@@ -207,13 +199,15 @@ def from_parts(reader: Reader, featurizer: Any, loss: Any) -> Any:
     accepted = int(model.history_["accepted"].sum())
     reader.require(ensemble.n_learners == accepted, f"has {ensemble.n_learners} learners and accepted {accepted}")
     history = [Record(*entry) for entry in zip(*(model.history_[n].tolist() for n in Record._fields), strict=True)]
-    reg_lambda = float(reader.array("reg_lambda", ()))
+    reg_lambda = float(reader.array("reg_lambda", (), finite=False))
+    reader.require(reg_lambda >= 0, f"says λ_w = {reg_lambda}")
     model.boosted_ = Boosted(ensemble, history, reader.entry("status", str), reg_lambda)
     model._begun_with = model._binding_settings()
     model._keep(
         reader.count("best_iteration", ensemble.n_learners), float(reader.array("best_score", (), finite=False))
     )
     reader.finish()
+    check_predictions(reader, model)
     return model
 
 
@@ -222,40 +216,7 @@ def check_model(reader: Reader, action: Callable[[], Any]) -> Any:
     try:
         return action()
     except (ValueError, TypeError, KeyError, OverflowError) as error:
-        raise ModelFileError(f"{reader.name} has parameters that do not go together: {error}") from error
-
-
-def loaded_parameters(reader: Reader, defaults: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """Return the constructor's parameters; those not saved keep their defaults."""
-    stored, dropped = reader.entry("parameters", dict), reader.entry("not_saved", list)
-    named = [*stored, *(name for name in dropped if type(name) is str)]
-    reader.require(len(named) == len(stored) + len(dropped) == len(set(named)), "names a parameter twice")
-    # a later version may have more parameters than the one that wrote the file, but not fewer
-    reader.require(set(named) <= set(defaults), f"has unknown parameters {sorted(set(named) - set(defaults))[:5]}")
-    parameters = {}
-    for name, value in stored.items():
-        if name in given and value == OBJECT:
-            parameters[name] = given[name]
-        elif name == "featurizer" and isinstance(value, dict) and set(value) == {"factory"}:
-            parameters[name] = factory_of(value["factory"], None, nested=True)
-        elif name == "class_weight" and isinstance(value, dict):
-            pairs: Any = value.get("pairs")
-            sound = isinstance(pairs, list) and all(isinstance(p, list) and len(p) == 2 for p in pairs)
-            reader.require(sound and all(is_scalar(v) for p in pairs for v in p), "has odd class weights")
-            parameters[name] = dict(pairs)
-        else:
-            reader.require(is_scalar(value), f"has a parameter {name!r} that is no number or text")
-            parameters[name] = value
-    dtype = parameters.get("dtype", "float32")
-    reader.require(dtype in ("float32", "float64"), f"has a parameter dtype = {dtype!r}")
-    if given["featurizer"] is not None:
-        parameters["featurizer"] = given["featurizer"]
-    return parameters
-
-
-def is_scalar(value: Any) -> bool:
-    """Say whether a JSON value is a number, a text, true, false or null."""
-    return value is None or type(value) in (str, bool, int, float)
+        raise ModelFileError(f"{reader.name} has parameters that do not go together: {shortened(error)}") from error
 
 
 def load_target(reader: Reader, model: Any) -> None:
@@ -264,18 +225,7 @@ def load_target(reader: Reader, model: Any) -> None:
     single = reader.entry("single_output", bool, None)
     if hasattr(model, "class_weight"):  # a classifier
         reader.require(classes is not None and len(classes) >= 2 and single is None, "is a classifier without classes")
-        same = {type(value) for value in classes} in ({str}, {int}, {float}, {bool})
-        reader.require(same and classes == sorted(set(classes)), "has classes that are not in order")
-        known = class_type is not None and re.fullmatch(r"object|[<>|=][biuf]\d{1,2}|[<>]U\d{1,9}", class_type)
-        reader.require(bool(known), f"has classes of type {class_type!r}")
-        try:
-            model.classes_ = np.array(classes, dtype=object if class_type == "object" else None)
-            if class_type != "object":
-                text = model.classes_.dtype.kind == "U"
-                model.classes_ = model.classes_ if text else model.classes_.astype(class_type)
-        except (TypeError, ValueError, OverflowError) as error:
-            raise ModelFileError(f"{reader.name} has classes of type {class_type!r}: {error}") from error
-        reader.require(model.classes_.tolist() == classes, "has classes that do not fit their type")
+        model.classes_ = classes_from(reader, classes, class_type)
         n_targets = 1
     else:
         reader.require(classes is None and class_type is None and single is not None, "is a regressor with classes")
@@ -314,10 +264,10 @@ def load_history(reader: Reader, model: Any) -> None:
     model.race_ = dict(zip(raced, scores.tolist(), strict=True))
     model.history_ = {name: np.array(values) for name, values in history_from(reader).items()}
     n_stages = len(model.history_["stage"])
-    validation = reader.array("scores", (None,), finite=False).tolist()
+    validation = reader.array("scores", (None,), finite=False)
     reader.require(len(validation) in (0, n_stages), "has scores for another number of stages")
     model.n_iter_ = n_stages
-    model.evals_result_ = {"training": model.history_["loss"].tolist(), "validation": validation}
+    model.evals_result_ = {"training": model.history_["loss"].tolist(), "validation": validation.tolist()}
 
 
 def profile_from(reader: Reader, value: Any) -> Any:
@@ -342,11 +292,15 @@ def history_arrays(history: list[Record]) -> dict[str, np.ndarray]:
 
 def history_from(reader: Reader) -> dict[str, list]:
     """Return the history of a fit, a list per entry of its records."""
-    n_stages = len(reader.arrays.get("history.stage", np.zeros(0)).reshape(-1))
-    return {
-        name: reader.array(f"history.{name}", (n_stages,), KINDS.get(name, "f"), finite=False).tolist()
+    n_stages = reader.arrays.get("history.stage", np.zeros(0)).size
+    arrays = {
+        name: reader.array(f"history.{name}", (n_stages,), KINDS.get(name, "f"), finite=False)
         for name in Record._fields
     }
+    wide = all(array.dtype == DTYPES[array.dtype.kind] for array in arrays.values())
+    reader.require(wide, "has a history in types other than int64, float64 and bool")  # lists take more than arrays
+    reader.require(bool((arrays["stage"] == np.arange(n_stages)).all()), "has a history whose stages are not 0, 1, ...")
+    return {name: array.tolist() for name, array in arrays.items()}
 
 
 def load_ensemble(
@@ -362,13 +316,12 @@ def load_ensemble(
         reader.require(weights.shape[1] == 0 and not theta, "has arrays of learners but no learners")
         return Ensemble.stack(jnp.asarray(constant), [])
     input_shape = (len(encoder.sources_),) if len(encoder.shape_) == 1 else encoder.shape_
-    module = template(factory_of(description, featurizer), input_shape, dtype)
-    for name, array in theta.items():
-        reader.require(array.shape[:1] == (len(weights),), f"has array {name!r} for another number of learners")
-        reader.require(bool(np.isfinite(array).all()), f"has NaN or infinite numbers in array {name!r}")
-    ensemble = Ensemble(jnp.asarray(constant), fill(module, theta), jnp.asarray(weights))
+    factory = factory_of(description, featurizer)
+    check_size(description, input_shape)
+    module = template(factory, input_shape, dtype)
+    ensemble = Ensemble(jnp.asarray(constant), fill_stacked(reader, module, theta, len(weights)), jnp.asarray(weights))
     try:
         jax.eval_shape(ensemble, jax.ShapeDtypeStruct(input_shape, dtype))
     except Exception as error:  # shapes that do not go together
-        raise ModelFileError(f"{reader.name} has weights that do not fit its featurizer: {error}") from error
+        raise ModelFileError(f"{reader.name} has weights that do not fit its featurizer: {shortened(error)}") from error
     return ensemble

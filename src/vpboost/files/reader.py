@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from .container import ModelFileError
+from .container import ModelFileError, brief
 
 
 class Reader:
@@ -16,7 +16,7 @@ class Reader:
     def entry(self, name: str, *kinds: Any) -> Any:
         """Take out an entry, of one of these types exactly (None for null)."""
         if name not in self.content:
-            raise ModelFileError(f"{self.name} does not say {name!r}")
+            raise ModelFileError(f"{self.name} does not say {brief(name)}")
         value = self.content.pop(name)
         self.require(type(value) in kinds or (value is None and None in kinds), f"says {name} = {brief(value)}")
         return value
@@ -24,7 +24,7 @@ class Reader:
     def count(self, name: str, most: int = 1 << 48) -> int:
         """Take out a whole number from 0 to ``most``."""
         value = self.entry(name, int)
-        self.require(0 <= value <= most, f"says {name} = {value}, allowed are 0 to {most}")
+        self.require(0 <= value <= most, f"says {name} = {brief(value)}, allowed are 0 to {most}")
         return value
 
     def texts(self, name: str, length: int) -> list[str] | None:
@@ -37,19 +37,19 @@ class Reader:
     def array(self, name: str, shape: tuple[int | None, ...], kind: str = "f", finite: bool = True) -> np.ndarray:
         """Take out an array of this shape (None allows any length) and kind; of finite numbers unless told."""
         if name not in self.arrays:
-            raise ModelFileError(f"{self.name} has no array {name!r}")
+            raise ModelFileError(f"{self.name} has no array {brief(name)}")
         value = self.arrays.pop(name)
         fits = len(shape) == value.ndim and all(n in (None, m) for n, m in zip(shape, value.shape, strict=True))
-        self.require(fits, f"has array {name!r} of shape {value.shape}, expected is {shape}")
-        self.require(value.dtype.kind == kind, f"has array {name!r} of type {value.dtype}")
+        self.require(fits, f"has array {brief(name)} of shape {brief(value.shape)}, expected is {shape}")
+        self.require(value.dtype.kind == kind, f"has array {brief(name)} of type {value.dtype}")
         if finite:
-            self.require(bool(np.isfinite(value).all()), f"has NaN or infinite numbers in array {name!r}")
+            self.require(bool(np.isfinite(value).all()), f"has NaN or infinite numbers in array {brief(name)}")
         return value
 
     def doubles(self, name: str, shape: tuple[int | None, ...]) -> np.ndarray:
         """Take out an array of finite numbers in double precision."""
         value = self.array(name, shape)
-        self.require(value.dtype == np.float64, f"has array {name!r} of type {value.dtype}")
+        self.require(value.dtype == np.float64, f"has array {brief(name)} of type {value.dtype}")
         return value
 
     def prefixed(self, prefix: str) -> dict[str, np.ndarray]:
@@ -66,9 +66,3 @@ class Reader:
         """Raise an error if anything was not asked for."""
         left = sorted([*self.content, *self.arrays])
         self.require(not left, f"has entries that do not belong there: {', '.join(map(brief, left[:5]))}")
-
-
-def brief(value: Any) -> str:
-    """Return a value as a short text."""
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
