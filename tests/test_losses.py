@@ -291,3 +291,12 @@ def test_constant_of_a_coupled_loss_that_is_straight_far_from_its_minimum():
     weight = jnp.full((1, 200), 1 / 200, jnp.float32)
     found = CustomLoss(coupled).best_constant(jnp.asarray(y[None], jnp.float32), weight)
     np.testing.assert_allclose(found, expected, atol=0.02)
+
+
+@pytest.mark.parametrize("value", [[0.1, 0.9], "0.5", None, True, float("nan")])
+def test_settings_of_losses_that_are_no_numbers(value):
+    for kind, name in ((Quantile, "level"), (Quantile, "smoothing"), (PseudoHuber, "delta"), (Tweedie, "power")):
+        with pytest.raises(ValueError, match=f"{name} must be .* got"):
+            kind(**{name: value})
+    with pytest.raises(ValueError, match=r"level must be in \(0, 1\), got \[0.1, 0.9\]; fit one model for each level"):
+        Quantile([0.1, 0.9])

@@ -199,3 +199,13 @@ def test_a_fit_that_was_still_improving_says_so():
 def test_seeds_out_of_range(seed):
     with pytest.raises(ValueError, match=r"random_state must be from 0 to 2\*\*32 - 1, got"):
         VPBoostRegressor(random_state=seed).fit(X, Y)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "meant"),
+    [("loss", "sqared_error", "squared_error"), ("featurizer", "rezznet", "resnet"), ("encoding", "quantiles", "quantile"),
+     ("optimizer", "adamm", "adam"), ("method", "vp_strat", "vp_start"), ("eval_metric", "rsme", "rmse")],
+)  # fmt: skip
+def test_misspelt_settings(name, value, meant):
+    with pytest.raises(ValueError, match=rf"{name} must be .* got {value!r}; did you mean {meant!r}\?"):
+        VPBoostRegressor(**{name: value}).fit(X, Y)

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from .suggest import did_you_mean
+
 #: Tables with more rows than this are not copied when rows are selected or encoded.
 MANY_ROWS = 200_000
 
@@ -71,7 +73,8 @@ def read_stream(X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
     names, batches = _open(Path(X))
     for name in targets:
         if name not in names:
-            raise ValueError(f"y={name!r} is not a column of {str(X)!r}; it has {', '.join(map(repr, names))}")
+            have = ", ".join(map(repr, names[:12])) + (", ..." if len(names) > 12 else "")
+            raise ValueError(f"y={name!r} is not a column of {str(X)!r}; it has {have}{did_you_mean(name, names)}")
     inputs = [name for name in names if name not in targets]
     if not inputs:
         raise ValueError(f"{str(X)!r} has no columns besides the target")

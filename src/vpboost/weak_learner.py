@@ -33,6 +33,7 @@ from .compression import compress
 from .interpreter import program
 from .objective import Summary, feature_count, penalty, summarise, value_and_slopes
 from .reduced import Derivatives, Solution
+from .suggest import did_you_mean
 
 
 class Solves(NamedTuple):
@@ -326,5 +327,6 @@ def batches(key: PRNGKeyArray, x: Array, derivatives: Derivatives, training: Tra
 
 
 def _require_one_of(name: str, value: Any, allowed: Any) -> None:
-    if value not in allowed:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
+    if not isinstance(value, str) or value not in allowed:
+        hint = did_you_mean(value, allowed)
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}{hint}")

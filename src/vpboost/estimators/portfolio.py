@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..encodings import ENCODINGS
+from ..suggest import did_you_mean
 
 
 class Profile(NamedTuple):
@@ -51,8 +52,9 @@ TIE = 0.004, 0.02
 
 def check_choices(encoding: Any, inherit: Any, max_features: Any) -> None:
     """Raise ``ValueError`` naming the parameter if a choice makes no sense."""
-    if encoding != "auto" and encoding not in ENCODINGS:
-        raise ValueError(f"encoding must be 'auto' or one of {sorted(ENCODINGS)}, got {encoding!r}")
+    if not isinstance(encoding, str) or (encoding != "auto" and encoding not in ENCODINGS):
+        hint = did_you_mean(encoding, ENCODINGS)
+        raise ValueError(f"encoding must be 'auto' or one of {sorted(ENCODINGS)}, got {encoding!r}{hint}")
     if inherit != "auto" and not (is_number(inherit) and 0 <= inherit < 1):
         raise ValueError(f"inherit must be 'auto' or in [0, 1), got {inherit!r}")
     if max_features not in ("auto", None) and not (is_number(max_features) and 0 < max_features <= 1):

@@ -8,6 +8,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_array
 
 from .. import losses
+from ..suggest import did_you_mean
 from .base import BaseVPBoost
 from .parameters import PARAMETERS
 
@@ -81,7 +82,9 @@ class VPBoostRegressor(RegressorMixin, BaseVPBoost):
         loss = "squared_error" if self.loss is None else self.loss
         if isinstance(loss, str):
             if loss not in REGRESSION_LOSSES:
-                raise ValueError(f"loss must be one of {sorted(REGRESSION_LOSSES)}, a loss or a function, got {loss!r}")
+                hint = did_you_mean(loss, REGRESSION_LOSSES)
+                known = sorted(REGRESSION_LOSSES)
+                raise ValueError(f"loss must be one of {known}, a loss or a function, got {loss!r}{hint}")
             return REGRESSION_LOSSES[loss]()
         if isinstance(loss, losses.Loss):
             return loss

@@ -12,6 +12,7 @@ from .. import featurizers
 from ..callbacks import check_callbacks
 from ..interpreter import ENGINES
 from ..metrics import score_function
+from ..suggest import did_you_mean
 from ..trust_region import TrustRegion
 from ..weak_learner import Training
 from .portfolio import Profile, check_choices, is_number
@@ -198,7 +199,9 @@ class Settings(BaseEstimator):
                 raise ValueError(f"{', '.join(given)} go with a named featurizer; give a factory its own options")
             return self.featurizer
         if self.featurizer not in FEATURIZERS:
-            raise ValueError(f"featurizer must be one of {sorted(FEATURIZERS)} or a factory, got {self.featurizer!r}")
+            hint = did_you_mean(self.featurizer, FEATURIZERS)
+            known = sorted(FEATURIZERS)
+            raise ValueError(f"featurizer must be one of {known} or a factory, got {self.featurizer!r}{hint}")
         takes = OPTIONS[self.featurizer]
         for name in given:
             if name not in takes:

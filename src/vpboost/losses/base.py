@@ -146,3 +146,10 @@ def real_targets(y: Any) -> np.ndarray:
     if not np.all(np.isfinite(target)):
         raise ValueError("y must be finite, got NaN or infinity")
     return target.reshape(len(target), -1).astype(np.float64)
+
+
+def require_number(name: str, value: Any, low: float, high: float, allowed: str, hint: str = "") -> None:
+    """Raise ``ValueError`` unless ``value`` is a number between two others; ``allowed`` says so in words."""
+    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    if not number or not low < value < high:
+        raise ValueError(f"{name} must be {allowed}, got {value!r}{hint}")

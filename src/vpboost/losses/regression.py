@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..curvature import Curvature, Diagonal, ScaledIdentity
-from .base import Loss, Rows, Values, away_from_zero, newton_constant_near, real_targets, weighted_mean
+from .base import Loss, Rows, Values, away_from_zero, newton_constant_near, real_targets, require_number, weighted_mean
 
 
 class SquaredError(Loss):
@@ -45,8 +45,7 @@ class PseudoHuber(Loss):
     delta: float = eqx.field(static=True, default=1.0)
 
     def __check_init__(self) -> None:
-        if not self.delta > 0:
-            raise ValueError(f"delta must be positive, got {self.delta!r}")
+        require_number("delta", self.delta, 0, np.inf, "positive and finite")
 
     def value(self, prediction: Rows, target: Array) -> Values:
         ratio = (prediction - target) / self.delta
@@ -79,10 +78,9 @@ class Quantile(Loss):
     smoothing: float = eqx.field(static=True, default=0.05)
 
     def __check_init__(self) -> None:
-        if not 0 < self.level < 1:
-            raise ValueError(f"level must be in (0, 1), got {self.level!r}")
-        if not self.smoothing > 0:
-            raise ValueError(f"smoothing must be positive, got {self.smoothing!r}")
+        several = "; fit one model for each level" if isinstance(self.level, list | tuple) else ""
+        require_number("level", self.level, 0, 1, "in (0, 1)", several)
+        require_number("smoothing", self.smoothing, 0, np.inf, "positive and finite")
 
     def value(self, prediction: Rows, target: Array) -> Values:
         residual = target - prediction
@@ -160,8 +158,7 @@ class Tweedie(LogLink):
     power: float = eqx.field(static=True, default=1.5)
 
     def __check_init__(self) -> None:
-        if not 1 < self.power < 2:
-            raise ValueError(f"power must be in (1, 2), got {self.power!r} (use Poisson for 1 and Gamma for 2)")
+        require_number("power", self.power, 1, 2, "in (1, 2)", " (use Poisson for 1 and Gamma for 2)")
 
     def value(self, prediction: Rows, target: Array) -> Values:
         p = self.power
