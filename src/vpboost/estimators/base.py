@@ -67,9 +67,10 @@ class BaseVPBoost(Settings):
         Parameters
         ----------
         X : array or data frame of shape (n_samples, n_features), or images; or a path or iterator
-            Numbers, with NaN for missing values; a pandas or polars frame may have categorical and text columns. Large
-            tables: a NumPy memory map of floating-point numbers, the path of a Parquet or Arrow file of numbers, or an
-            iterator of pairs ``(X, y)`` of arrays; the last two are read a part at a time into single precision.
+            Numbers, with NaN for missing values; a pandas or polars frame, or an Arrow table, may have columns of
+            categories, text, dates and spans of time. Large tables: a NumPy memory map of floating-point numbers, the
+            path of a Parquet or Arrow file of numbers, or an iterator of pairs ``(X, y)`` of arrays; the last two are
+            read a part at a time into single precision.
         y : array of shape (n_samples,) or (n_samples, n_outputs)
             Targets, or class labels; the name or names of the target columns of a file; None with an iterator.
         sample_weight : array of shape (n_samples,), optional

@@ -57,11 +57,12 @@ PARAMETERS = """Parameters
         What to watch on the validation data, by default the loss: {metrics}, or
         ``metric(y_true, y_pred) -> float`` where lower is better (repeated rows count once in it).{class_weight}
     warm_start : bool, default=False
-        Go on from the previous fit, adding stages up to ``n_estimators``.
+        Go on from the previous fit, adding stages up to ``n_estimators``. Settings that belong to the model from its
+        first stage on, such as the loss, must not change.
     callbacks : list, optional
-        Objects with ``after_stage(progress)``; see :mod:`vpboost.callbacks`.
+        Functions of a ``progress``, or objects with ``after_stage(progress)``; see :mod:`vpboost.callbacks`.
     random_state : int, RandomState or None, default=0
-        Seed of everything random.
+        Seed of everything random, from 0 to 2**32 - 1.
     dtype : {{"float32", "float64"}}, default="float32"
         Precision of the computation.
     engine : {{"auto", "xla", "numpy"}}, default="auto"
