@@ -203,8 +203,9 @@ def test_seeds_out_of_range(seed):
 
 @pytest.mark.parametrize(
     ("name", "value", "meant"),
-    [("loss", "sqared_error", "squared_error"), ("featurizer", "rezznet", "resnet"), 
-     ("encoding", "quantiles", "quantile"), ("optimizer", "adamm", "adam"), ("method", "vp_strat", "vp_start"), ("eval_metric", "rsme", "rmse")],
+    [("loss", "sqared_error", "squared_error"), ("featurizer", "rezznet", "resnet"),
+     ("encoding", "quantiles", "quantile"), ("optimizer", "adamm", "adam"), ("method", "vp_strat", "vp_start"),
+     ("eval_metric", "rsme", "rmse")],
 )  # fmt: skip
 def test_misspelt_settings(name, value, meant):
     with pytest.raises(ValueError, match=rf"{name} must be .* got {value!r}; did you mean {meant!r}\?"):

@@ -6,31 +6,27 @@ from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from ..boosting import Boosted, Record
 from ..callbacks import EarlyStopping, Progress, ProgressDisplay, ends_fit
 from ..checkpoint import read_facts
 from ..compilation import forget_programs_if_many
-from ..data import check_weights, evenly_spaced
+from ..data import evenly_spaced
 from ..ensemble import Ensemble
 from ..files.model import save_model
-from ..frames import Table, column_names, in_seconds, is_all_numbers, is_arrow, is_frame, names_of, read_table
+from ..frames import Table, names_of
 from ..interpreter import using
 from ..light import LightEnsemble, accurate
 from ..losses import PseudoHuber, Quantile
 from ..preprocessing import MOST_SORTED, TargetScaler, canonical_rows, n_rows, take
 from ..sources import MANY_ROWS, chunks, is_stream, read_stream
-from .attempt import Attempt, Part, describe_setting, hold_out, race, sample_part, take_part
-from .portfolio import LEAST_ROWS, RACE_ROWS, Profile, fallback, fix, profiles
-from .settings import Settings
-
-#: Parameters that belong to a model from its first stage on. (Encodings and the like are in its profile.)
-BINDING = "loss", "featurizer", "width", "depth", "activation", "eval_metric", "validation_fraction", "dtype"
+from .attempt import Attempt, Part, hold_out, race, sample_part, take_part
+from .checks import Checks
+from .portfolio import RACE_ROWS, Profile, fallback, profiles
 
 
-class BaseVPBoost(Settings):
+class BaseVPBoost(Checks):
     """What regressor and classifier share."""
 
     boosted_: Boosted
@@ -39,7 +35,6 @@ class BaseVPBoost(Settings):
     _importance_rows: Any  #: some training rows as the learners see them, until importances are computed
     _importances: np.ndarray | None  #: None until they are asked for
     profile_: Profile
-    kinds_: list[str] | None  #: what each column of a data frame holds (see :mod:`vpboost.frames`); None if all numbers
     seed_: int
     evals_result_: dict[str, list[float]]
     target_names_: list[str] | None
@@ -258,119 +253,10 @@ class BaseVPBoost(Settings):
             self._importance_rows = None
         return self._importances.copy()
 
-    # --- checks -----------------------------------------------------------------------------------------------------
-
-    def _plain(self, target: np.ndarray) -> np.ndarray:
-        """Return targets in the shape of predictions."""
-        return target
-
-    def _binding_settings(self) -> dict[str, str]:
-        """Return the parameters that belong to a model from its first stage on."""
-        return {name: describe_setting(getattr(self, name)) for name in BINDING}
-
-    def _check_unchanged(self) -> None:
-        """Raise ``ValueError`` if a fit that goes on by ``warm_start`` has other settings than it was begun with."""
-        for name, value in self._binding_settings().items():
-            if value != self._begun_with[name]:
-                raise ValueError(
-                    f"{name} cannot change while warm_start=True goes on with a model: it was begun with {name}="
-                    f"{self._begun_with[name]}, got {value}; set it back, or fit afresh with warm_start=False"
-                )
-        if fix(self.profile_, self.encoding, self.inherit, self.max_features) != self.profile_:
-            raise ValueError(
-                "encoding, inherit and max_features cannot change while warm_start=True goes on with a model: it has "
-                f"{self.profile_}; set them to that or to 'auto', or fit afresh with warm_start=False"
-            )
-
     def _early_stopping(self, held_out: tuple | None) -> EarlyStopping | None:
         if held_out is None or self.early_stopping_rounds is None:
             return None
         return EarlyStopping(10 if self.early_stopping_rounds == "auto" else int(self.early_stopping_rounds))
-
-    def _seed(self, earlier: int | None) -> int:
-        """Return the seed of a fit; one that goes on keeps its earlier seed unless ``random_state`` is a number."""
-        if isinstance(self.random_state, int | np.integer):
-            if not 0 <= self.random_state < 2**32:
-                raise ValueError(f"random_state must be from 0 to 2**32 - 1, got {self.random_state!r}")
-            return int(self.random_state)
-        if earlier is not None:
-            return earlier
-        return int(check_random_state(self.random_state).randint(2**31 - 1))
-
-    def _check_inputs(self, X: Any, reset: bool) -> Any:
-        if is_stream(X):
-            raise TypeError(f"X must be an array or a data frame, got {type(X).__name__}; read it first")
-        if hasattr(X, "collect") and not hasattr(X, "shape"):
-            raise TypeError(f"X must be an array or a data frame, got {type(X).__name__}: collect it first")
-        if reset:
-            self.kinds_ = None
-        if is_frame(X) and (is_arrow(X) or self.kinds_ is not None or (reset and not is_all_numbers(X))):
-            return self._read_table(X, reset)
-        if self.kinds_ is not None:
-            raise ValueError("X must be a data frame with the columns of training, not all of which were numbers")
-        if isinstance(X, np.ndarray) and X.dtype.kind in "mM":
-            X = in_seconds(X)
-        kept = [np.float64, np.float32]
-        with np.errstate(over="ignore", invalid="ignore"):  # sums of huge numbers
-            X = validate_data(self, X, reset=reset, dtype=kept, ensure_all_finite="allow-nan", allow_nd=True)
-        if X.ndim > 2 and np.isnan(X).any():
-            raise ValueError("X must not have missing values when it holds images")
-        return X
-
-    def _read_table(self, X: Any, reset: bool) -> Any:
-        """Return a data frame read column by column: a table, or an array if all its columns are numbers."""
-        if X.shape[0] == 0:
-            raise ValueError(f"Found array with 0 sample(s) (shape={X.shape}) while a minimum of 1 is required.")
-        column_names(X)  # each occurs once
-        validate_data(self, X, skip_check_array=True, reset=reset)
-        table = read_table(X, None if reset else self.kinds_ or ["number"] * X.shape[1])
-        if reset and set(table.kinds) != {"number"}:
-            self.kinds_ = table.kinds
-        return table.numbers if self.kinds_ is None else table
-
-    def _check_weight(self, sample_weight: Any, y: Any, n: int, name: str) -> np.ndarray:
-        if sample_weight is None:
-            return np.broadcast_to(1.0, n)  # no memory
-        weight = _check_sample_weight(sample_weight, np.zeros((n, 1)), dtype=np.float64)
-        try:
-            check_weights(weight, n)
-        except ValueError as error:
-            raise ValueError(str(error).replace("sample_weight", name)) from None
-        return weight
-
-    def _check_trimmed(self, target: np.ndarray) -> None:
-        """Check targets once rows of weight zero are gone."""
-
-    def _split(
-        self, data: Part, groups: np.ndarray, X_val: Any, y_val: Any, w_val: Any, pair: Any, seed: int
-    ) -> tuple[Part, Part | None]:
-        """Return training and validation parts; the latter None without any."""
-        if pair is not None:
-            if X_val is not None:
-                raise ValueError("give validation data as X_val and y_val or as eval_set, not both")
-            pair = pair[0] if isinstance(pair, list) and len(pair) == 1 else pair
-            if not isinstance(pair, tuple) or len(pair) != 2:
-                raise ValueError("eval_set must be one pair (X, y), or a list of one such pair")
-            X_val, y_val = pair
-        if is_stream(X_val):
-            X_val, y_val = read_stream(X_val, y_val)
-        if (X_val is None) != (y_val is None):
-            raise ValueError("X_val and y_val must be given together")
-        if X_val is not None:
-            inputs, target = self._check_inputs(X_val, reset=False), self._check_target(y_val, reset=False)
-            if len(target) != n_rows(inputs):
-                raise ValueError(f"X_val and y_val must have as many rows, got {n_rows(inputs)} and {len(target)}")
-            return data, (inputs, target, self._check_weight(w_val, y_val, len(target), "sample_weight_val"))
-        too_few = self.early_stopping_rounds == "auto" and len(data[1]) < LEAST_ROWS
-        if self.early_stopping_rounds is None or too_few:
-            return data, None
-        parts = hold_out(data[1], groups, self.validation_fraction, seed, self._is_classifier)
-        if parts is None and self.early_stopping_rounds != "auto":
-            raise ValueError(
-                f"early_stopping_rounds={self.early_stopping_rounds} needs validation data, and of {len(data[1])} "
-                "different rows none can be spared; give X_val and y_val, or set early_stopping_rounds=None"
-            )
-        return (data, None) if parts is None else (take_part(data, parts[0]), take_part(data, parts[1]))
 
     # --- predictions --------------------------------------------------------------------------------------------------
 

@@ -101,8 +101,8 @@ class VPBoostRegressor(RegressorMixin, BaseVPBoost):
 
 LOSSES = """"squared_error" (default), "pseudo_huber", "quantile" (the median; ``losses.Quantile(0.9)`` for others),
         "poisson", "gamma", "tweedie", a loss object, or a convex JAX function ``f(prediction, target)``. Targets are
-        scaled to order one inside, so widths such as ``PseudoHuber(delta)`` are in units of y's spread, by its quartiles;
-        a function sees them as they are."""
+        scaled to order one inside, so widths such as ``PseudoHuber(delta)`` are in units of y's spread (by its
+        quartiles); a function sees them as they are."""
 VPBoostRegressor.__doc__ = (VPBoostRegressor.__doc__ or "").replace(
     "{parameters}", PARAMETERS.format(losses=LOSSES, metrics='"rmse", "mae", "r2"', class_weight="")
 )

@@ -1,0 +1,133 @@
+"""What regressor and classifier check: their data, and that a fit that goes on may do so."""
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import _check_sample_weight, validate_data
+
+from ..data import check_weights
+from ..frames import column_names, in_seconds, is_all_numbers, is_arrow, is_frame, read_table
+from ..preprocessing import n_rows
+from ..sources import is_stream, read_stream
+from .attempt import Part, describe_setting, hold_out, take_part
+from .portfolio import LEAST_ROWS, Profile, fix
+from .settings import Settings
+
+#: Parameters that belong to a model from its first stage on. (Encodings and the like are in its profile.)
+BINDING = "loss", "featurizer", "width", "depth", "activation", "eval_metric", "validation_fraction", "dtype"
+
+
+class Checks(Settings):
+    """Checks of inputs, targets and weights, and the split into training and validation data."""
+
+    profile_: Profile
+    kinds_: list[str] | None  #: what each column of a data frame holds (see :mod:`vpboost.frames`); None if all numbers
+    _begun_with: dict[str, str]  #: the settings that a fit was begun with
+
+    def _plain(self, target: np.ndarray) -> np.ndarray:
+        """Return targets in the shape of predictions."""
+        return target
+
+    def _binding_settings(self) -> dict[str, str]:
+        """Return the parameters that belong to a model from its first stage on."""
+        return {name: describe_setting(getattr(self, name)) for name in BINDING}
+
+    def _check_unchanged(self) -> None:
+        """Raise ``ValueError`` if a fit that goes on by ``warm_start`` has other settings than it was begun with."""
+        for name, value in self._binding_settings().items():
+            if value != self._begun_with[name]:
+                raise ValueError(
+                    f"{name} cannot change while warm_start=True goes on with a model: it was begun with {name}="
+                    f"{self._begun_with[name]}, got {value}; set it back, or fit afresh with warm_start=False"
+                )
+        if fix(self.profile_, self.encoding, self.inherit, self.max_features) != self.profile_:
+            raise ValueError(
+                "encoding, inherit and max_features cannot change while warm_start=True goes on with a model: it has "
+                f"{self.profile_}; set them to that or to 'auto', or fit afresh with warm_start=False"
+            )
+
+    def _seed(self, earlier: int | None) -> int:
+        """Return the seed of a fit; one that goes on keeps its earlier seed unless ``random_state`` is a number."""
+        if isinstance(self.random_state, int | np.integer):
+            if not 0 <= self.random_state < 2**32:
+                raise ValueError(f"random_state must be from 0 to 2**32 - 1, got {self.random_state!r}")
+            return int(self.random_state)
+        if earlier is not None:
+            return earlier
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _check_inputs(self, X: Any, reset: bool) -> Any:
+        if is_stream(X):
+            raise TypeError(f"X must be an array or a data frame, got {type(X).__name__}; read it first")
+        if hasattr(X, "collect") and not hasattr(X, "shape"):
+            raise TypeError(f"X must be an array or a data frame, got {type(X).__name__}: collect it first")
+        if reset:
+            self.kinds_ = None
+        if is_frame(X) and (is_arrow(X) or self.kinds_ is not None or (reset and not is_all_numbers(X))):
+            return self._read_table(X, reset)
+        if self.kinds_ is not None:
+            raise ValueError("X must be a data frame with the columns of training, not all of which were numbers")
+        if isinstance(X, np.ndarray) and X.dtype.kind in "mM":
+            X = in_seconds(X)
+        kept = [np.float64, np.float32]
+        with np.errstate(over="ignore", invalid="ignore"):  # sums of huge numbers
+            X = validate_data(self, X, reset=reset, dtype=kept, ensure_all_finite="allow-nan", allow_nd=True)
+        if X.ndim > 2 and np.isnan(X).any():
+            raise ValueError("X must not have missing values when it holds images")
+        return X
+
+    def _read_table(self, X: Any, reset: bool) -> Any:
+        """Return a data frame read column by column: a table, or an array if all its columns are numbers."""
+        if X.shape[0] == 0:
+            raise ValueError(f"Found array with 0 sample(s) (shape={X.shape}) while a minimum of 1 is required.")
+        column_names(X)  # each occurs once
+        validate_data(self, X, skip_check_array=True, reset=reset)
+        table = read_table(X, None if reset else self.kinds_ or ["number"] * X.shape[1])
+        if reset and set(table.kinds) != {"number"}:
+            self.kinds_ = table.kinds
+        return table.numbers if self.kinds_ is None else table
+
+    def _check_weight(self, sample_weight: Any, y: Any, n: int, name: str) -> np.ndarray:
+        if sample_weight is None:
+            return np.broadcast_to(1.0, n)  # no memory
+        weight = _check_sample_weight(sample_weight, np.zeros((n, 1)), dtype=np.float64)
+        try:
+            check_weights(weight, n)
+        except ValueError as error:
+            raise ValueError(str(error).replace("sample_weight", name)) from None
+        return weight
+
+    def _check_trimmed(self, target: np.ndarray) -> None:
+        """Check targets once rows of weight zero are gone."""
+
+    def _split(
+        self, data: Part, groups: np.ndarray, X_val: Any, y_val: Any, w_val: Any, pair: Any, seed: int
+    ) -> tuple[Part, Part | None]:
+        """Return training and validation parts; the latter None without any."""
+        if pair is not None:
+            if X_val is not None:
+                raise ValueError("give validation data as X_val and y_val or as eval_set, not both")
+            pair = pair[0] if isinstance(pair, list) and len(pair) == 1 else pair
+            if not isinstance(pair, tuple) or len(pair) != 2:
+                raise ValueError("eval_set must be one pair (X, y), or a list of one such pair")
+            X_val, y_val = pair
+        if is_stream(X_val):
+            X_val, y_val = read_stream(X_val, y_val)
+        if (X_val is None) != (y_val is None):
+            raise ValueError("X_val and y_val must be given together")
+        if X_val is not None:
+            inputs, target = self._check_inputs(X_val, reset=False), self._check_target(y_val, reset=False)
+            if len(target) != n_rows(inputs):
+                raise ValueError(f"X_val and y_val must have as many rows, got {n_rows(inputs)} and {len(target)}")
+            return data, (inputs, target, self._check_weight(w_val, y_val, len(target), "sample_weight_val"))
+        too_few = self.early_stopping_rounds == "auto" and len(data[1]) < LEAST_ROWS
+        if self.early_stopping_rounds is None or too_few:
+            return data, None
+        parts = hold_out(data[1], groups, self.validation_fraction, seed, self._is_classifier)
+        if parts is None and self.early_stopping_rounds != "auto":
+            raise ValueError(
+                f"early_stopping_rounds={self.early_stopping_rounds} needs validation data, and of {len(data[1])} "
+                "different rows none can be spared; give X_val and y_val, or set early_stopping_rounds=None"
+            )
+        return (data, None) if parts is None else (take_part(data, parts[0]), take_part(data, parts[1]))
