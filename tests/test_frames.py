@@ -225,9 +225,43 @@ def test_seconds():
     assert np.isnan(seconds(None))
 
 
-def test_encoders_read_frames_too():
-    frame = DATES["pandas"]()
-    encoder = InputEncoder("spline").fit(frame, np.ones(300))
-    np.testing.assert_array_equal(encoder.transform(frame), encoder.transform(read_table(frame)))
+def test_encoders_know_the_kinds_of_columns():
+    table = read_table(DATES["pandas"]())
+    encoder = InputEncoder("spline").fit(table, np.ones(300))
     assert encoder.kinds() == ["datetime"]
     assert set(encoder.sources_) == {0}
+
+
+def test_large_frames_are_fitted(monkeypatch):
+    """Above so many rows arrays are not copied; tables of several kinds always are."""
+    monkeypatch.setattr("vpboost.preprocessing.MANY_ROWS", 100)
+    monkeypatch.setattr("vpboost.estimators.attempt.MANY_ROWS", 100)
+    frame = pd.DataFrame({"d": NUMPY, "c": ["a", "b", "c"] * 100})
+    for options in (PLAIN, {"n_estimators": 2}):
+        model = VPBoostRegressor(**options).fit(frame, DAYS)
+        assert np.isfinite(model.predict(frame)).all()
+
+
+def test_dates_where_numbers_were_and_missing_ones():
+    numbers = VPBoostRegressor(**PLAIN).fit(pd.DataFrame({"d": DAYS}), DAYS)
+    for other in (pd.DataFrame({"d": NUMPY}), pa.table({"d": NUMPY})):
+        with pytest.raises(ValueError, match="was numeric in training, got values of type datetime64"):
+            numbers.predict(other)
+    with pytest.raises(ValueError, match="column 0 was numeric in training, got values of type datetime64"):
+        VPBoostRegressor(**PLAIN).fit(DAYS[:, None], DAYS).predict(NUMPY[:, None])
+    dates = VPBoostRegressor(**PLAIN).fit(pd.DataFrame({"d": NUMPY}), DAYS)
+    missing = [dates.predict(pd.DataFrame({"d": [value]})) for value in (None, np.nan, pd.NaT)]
+    np.testing.assert_array_equal(missing, missing[:1] * 3)
+    decimals = pd.DataFrame({"d": pd.Series([decimal.Decimal(1), pd.NA, decimal.Decimal(3)] * 100, dtype=object)})
+    model = VPBoostRegressor(**PLAIN).fit(decimals, DAYS)
+    assert np.isfinite(model.predict(decimals)).all()
+
+
+def test_arrays_of_dates_alone(tmp_path):
+    model = VPBoostRegressor(**PLAIN, dtype="float64").fit(NUMPY[:, None], np.sin(DAYS / 300))
+    assert model.kinds_ == ["datetime"]
+    model.save_model(tmp_path / "m")
+    np.testing.assert_array_equal(load_model(tmp_path / "m").predict(NUMPY[:, None]), model.predict(NUMPY[:, None]))
+    for unit in ("s", "ns"):
+        times = NUMPY[:, None].astype(f"datetime64[{unit}]")
+        np.testing.assert_allclose(Predictor(tmp_path / "m").predict(times), model.predict(times), atol=1e-9)

@@ -158,6 +158,13 @@ def test_rows_set_aside_are_about_as_many_as_wanted(groups, fraction, keep_class
     assert set(target[train]) == {0, 1} or not keep_classes
 
 
+def test_large_groups_are_split_evenly():
+    groups = np.concatenate([np.zeros(600, int), 1 + np.arange(400)])
+    _, aside = hold_out(np.arange(1000.0), groups, 0.15, 0, keep_classes=False)
+    assert len(aside) == 150
+    assert 60 < np.sum(aside < 600) < 120
+
+
 def test_few_distinct_inputs_make_a_model():
     """Five inputs, two hundred rows each: no whole group fits into the validation part."""
     rng = np.random.default_rng(0)

@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vpboost import preprocessing
+from vpboost.frames import read_table
 from vpboost.metrics import score_function
 from vpboost.preprocessing import InputEncoder, TargetScaler, canonical_rows
 
@@ -43,14 +44,14 @@ def test_frames_with_all_kinds_of_columns():
             "level": pd.Categorical([1, 2, 1]),
         }
     )
-    encoder = InputEncoder().fit(frame, np.ones(3))
-    encoded = encoder.transform(frame)
+    encoder = InputEncoder().fit(read_table(frame), np.ones(3))
+    encoded = encoder.transform(read_table(frame))
     assert [c.levels for c in encoder.categories_] == [("<missing>", "a", "b"), ("1", "2")]
     assert encoded.shape == (3, 3 + 1 + 3 + 2)
     np.testing.assert_array_equal(encoded[:, 4:7], [[0, 0, 1], [0, 1, 0], [1, 0, 0]])
-    np.testing.assert_array_equal(encoder.transform(frame.assign(kind="new"))[:, 4:7], 0)
+    np.testing.assert_array_equal(encoder.transform(read_table(frame.assign(kind="new")))[:, 4:7], 0)
     with pytest.raises(ValueError, match="column 'number' was numeric in training"):
-        encoder.transform(frame.assign(number=["x", "y", "z"]))
+        read_table(frame.assign(number=["x", "y", "z"]), encoder.kinds())
 
 
 @pytest.mark.parametrize("kind", ["standard", "log", "none"])
@@ -89,12 +90,13 @@ def test_canonical_rows_merge_and_sort(monkeypatch):
 def test_levels_do_not_depend_on_missing_values_elsewhere():
     pd = pytest.importorskip("pandas")
     train = pd.DataFrame({"level": pd.Categorical([1, 2, None]), "text": pd.array(["a", None, "b"], dtype="string")})
-    encoder = InputEncoder().fit(train, np.ones(3))
+    encoder = InputEncoder().fit(read_table(train), np.ones(3))
     assert [c.levels for c in encoder.categories_] == [("1", "2", "<missing>"), ("<missing>", "a", "b")]
     new = pd.DataFrame({"level": pd.Categorical([2, 1]), "text": pd.array(["b", "a"], dtype="string")})
-    np.testing.assert_array_equal(encoder.transform(new), [[0, 1, 0, 0, 0, 1], [1, 0, 0, 0, 1, 0]])
+    found = encoder.transform(read_table(new, encoder.kinds()))
+    np.testing.assert_array_equal(found, [[0, 1, 0, 0, 0, 1], [1, 0, 0, 0, 1, 0]])
     with pytest.raises(ValueError, match="column 'x' has infinite values"):
-        InputEncoder().fit(pd.DataFrame({"x": [1.0, np.inf], "t": ["a", "b"]}), np.ones(2))
+        read_table(pd.DataFrame({"x": [1.0, np.inf], "t": ["a", "b"]}))
 
 
 def test_scores_match_scikit_learn():

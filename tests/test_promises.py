@@ -89,11 +89,13 @@ def test_a_row_is_predicted_alone_as_among_many(options):
     np.testing.assert_allclose(few, many[:300], rtol=0, atol=2e-6 * Y.std())
     np.testing.assert_allclose(one, few[:40], rtol=0, atol=1e-12)
     np.testing.assert_array_equal(model.predict(table[:1700]), many[:1700])
+    *_, last = model.staged_predict(table[:300])
+    np.testing.assert_allclose(last, few, rtol=0, atol=2e-6 * Y.std())
 
 
 def test_single_precision_is_used_only_where_it_is_enough():
-    small = VPBoostRegressor(**PLAIN).fit(X, 1e-3 * Y)
-    assert accurate(small.ensemble_.truncate(1)) is not None
+    small = VPBoostRegressor(**{**PLAIN, "learning_rate": 0.05}).fit(X, Y)
+    assert accurate(small.ensemble_) is small.ensemble_
     large = VPBoostRegressor(**{**PLAIN, "reg_lambda": 1e-12, "learning_rate": 1.0}).fit(X, Y)
     assert large.ensemble_.constant.dtype == np.float32
     assert accurate(large.ensemble_).constant.dtype == np.float64
@@ -145,6 +147,7 @@ def test_very_uneven_weights(encoding):
     weight = np.where(np.arange(300) % 2, 1e-20, 1.0)
     model = VPBoostRegressor(**{**PLAIN, "encoding": encoding}).fit(X, Y, weight)
     assert model.score(X[::2], Y[::2]) > 0.9
+    assert np.isfinite(VPBoostRegressor(**PLAIN).fit(X, Y, np.full(300, 1e307)).predict(X)).all()
     single = np.where(np.arange(300) == 5, 1.0, 1e-20)
     assert np.isfinite(VPBoostRegressor(**{**PLAIN, "encoding": encoding}).fit(X, Y, single).predict(X)).all()
 
@@ -210,3 +213,15 @@ def test_seeds_out_of_range(seed):
 def test_misspelt_settings(name, value, meant):
     with pytest.raises(ValueError, match=rf"{name} must be .* got {value!r}; did you mean {meant!r}\?"):
         VPBoostRegressor(**{name: value}).fit(X, Y)
+
+
+@pytest.mark.filterwarnings("ignore:.*does not hold the parameter")
+def test_what_a_file_does_not_hold_may_be_set_again(tmp_path):
+    def metric(truth, prediction):
+        return float(np.abs(truth - prediction).max())
+
+    model = VPBoostRegressor(**PLAIN, eval_metric=metric, dtype=np.float32, warm_start=True).fit(X, Y)
+    model.set_params(dtype="float32").fit(X, Y)  # the same, in another spelling
+    model.save_model(tmp_path / "m")
+    again = load_model(tmp_path / "m").set_params(eval_metric=metric, n_estimators=10)
+    assert again.fit(X, Y).n_iter_ == 10

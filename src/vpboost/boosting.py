@@ -179,6 +179,9 @@ def boost(
                 if not check_derivatives(facts, stage):
                     status = "stationary: the gradient of the loss is zero"
                     break
+                if history and not history[-1].accepted and float(reg) >= bounds(dtype)[1]:
+                    status = "stationary to working precision: no step is small enough to lower the loss"
+                    break
                 train_key, population = next(initial)
                 if learners:
                     population = blend(learners[-1][0], population, training.inherit)
@@ -194,9 +197,6 @@ def boost(
                 seen = validation_rows(predictions[1], held_out)
                 if callback is not None and callback(Stage(history[-1], constant, learners, history, reg, seen)):
                     status = f"stopped by the callback after stage {stage}"
-                    break
-                if not entry.accepted and float(reg) >= bounds(dtype)[1]:
-                    status = "stationary to working precision: no step is small enough to lower the loss"
                     break
         except KeyboardInterrupt:
             status = f"interrupted after {len(history)} stages"

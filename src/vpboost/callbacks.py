@@ -289,8 +289,10 @@ class ProgressDisplay:
         bar = RichProgress(*columns, console=console)
         try:
             bar.start()
-        except LiveError:
+        except Exception as error:
             _bar_shown.release()
+            if not isinstance(error, LiveError):
+                raise
             self._lines = True
             return
         self._bar, self._task = bar, bar.add_task("", total=n_estimators)

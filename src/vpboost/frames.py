@@ -58,6 +58,11 @@ def is_frame(X: Any) -> bool:
     return hasattr(X, "columns") and hasattr(X, "__getitem__") and hasattr(X, "shape")
 
 
+def is_times(X: Any) -> bool:
+    """Say whether ``X`` is a NumPy array of rows and columns of dates, or of spans of time."""
+    return isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "mM"
+
+
 def is_arrow(X: Any) -> bool:
     """Say whether ``X`` is an Arrow table, or a column of one."""
     return type(X).__module__.split(".")[0] == "pyarrow"
@@ -73,8 +78,8 @@ def column_names(X: Any) -> list:
 
 
 def frame_columns(X: Any) -> list[tuple[Any, Any]]:
-    """Return the names and columns of a data frame."""
-    return [(name, X[name]) for name in column_names(X)]
+    """Return the names and columns of a data frame, or the numbers and columns of an array."""
+    return list(enumerate(X.T)) if isinstance(X, np.ndarray) else [(name, X[name]) for name in column_names(X)]
 
 
 def names_of(y: Any) -> list[str] | None:
@@ -93,7 +98,7 @@ def is_all_numbers(X: Any) -> bool:
 
 
 def read_table(X: Any, kinds: list[str] | None = None) -> Table:
-    """Read a data frame; ``kinds`` are those of the training data, by default found out.
+    """Read a data frame, or an array of dates; ``kinds`` are those of the training data, by default found out.
 
     Raises
     ------
@@ -181,7 +186,9 @@ def as_levels(values: np.ndarray) -> np.ndarray:
 
 def as_numbers(values: np.ndarray, kind: str, name: Any) -> np.ndarray:
     """Return values as float64, times in seconds; raise ``ValueError`` if they are of another kind, or infinite."""
-    found = find_kind(values, False, name) if values.dtype.kind != "O" or len(types_of(values)) else kind
+    if not (len(types_of(values)) if values.dtype.kind == "O" else (values == values).any()):  # all are missing
+        return np.full(len(values), np.nan)
+    found = find_kind(values, False, name)
     if found != kind:
         was = {"number": "was numeric", "datetime": "held dates", "timedelta": "held spans of time"}[kind]
         raise ValueError(f"column {name!r} {was} in training, got values of type {values.dtype} ({found})")

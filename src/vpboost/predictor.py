@@ -36,6 +36,11 @@ class Predictor:
         self.content, self.arrays = read(path)
         self.theta = {k.removeprefix("theta."): v for k, v in self.arrays.items() if k.startswith("theta.")}
         self.best = self.content["best_iteration"]
+        self.extras = [{} for _ in self.content["encoder"]["extras"]]  # arrays of what is added to columns, by name
+        for name, array in self.arrays.items():
+            if name.startswith("encoder.extra."):
+                place, part = name.removeprefix("encoder.extra.").split(".")
+                self.extras[int(place)][part] = array
 
     def predict(self, X):
         """Return predictions, one per row of X: an array, or a data frame where columns hold categories."""
@@ -77,8 +82,7 @@ class Predictor:
         for names, category in zip(texts, encoder["categories"], strict=True):
             parts.append(np.array(names, object)[:, None] == np.array(category["levels"], object))
         for i, extra in enumerate(encoder["extras"]):
-            prefix, values = f"encoder.extra.{i}.", scaled[:, extra["column"]]
-            own = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+            own, values = self.extras[i], scaled[:, extra["column"]]
             if extra["encoding"] == "quantile":
                 columns = spline(own["knots"], own["coefficients"], values)[:, None]
             elif extra["encoding"] == "spline":
@@ -99,7 +103,8 @@ class Predictor:
                 raise ValueError(f"X has no column {lacking[0]!r}")
             table = [list(X[name]) for name in names or X.columns]
         else:
-            table = [list(column) for column in np.asarray(X, object).T]
+            rows = np.asarray(X)
+            table = [list(column) for column in (rows if rows.dtype.kind in "mM" else np.asarray(X, object)).T]
         if len(table) != self.content["n_features_in"]:
             raise ValueError(f"X must have {self.content['n_features_in']} columns, got {len(table)}")
         times = [column for column, _ in self.content["encoder"].get("times", [])]

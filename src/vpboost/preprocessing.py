@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .encodings import ENCODINGS, Cycles
-from .frames import Table, is_frame, read_table
+from .frames import Table
 from .predictor import FARTHEST, standardise, to_rates
 from .sources import MANY_ROWS, Rows
 
@@ -47,14 +47,13 @@ class InputEncoder:
 
         Of a very large table, a random sample of rows is enough.
         """
-        if n_rows(X) > MANY_ROWS and not is_frame(X):
+        if n_rows(X) > MANY_ROWS:
             chosen = random_rows(n_rows(X), MANY_ROWS)
             X, weight = X[chosen], weight[chosen]
-        table = read_table(X) if is_frame(X) else X
-        numbers, texts = parts_of(table)
+        numbers, texts = parts_of(X)
         self.shape_ = numbers.shape[1:]
         self.numeric_ = [j for j in range(n_columns(X)) if j not in texts]
-        kinds = enumerate(table.kinds) if isinstance(table, Table) else ()
+        kinds = enumerate(X.kinds) if isinstance(X, Table) else ()
         self.times_ = {j: kind for j, kind in kinds if kind in ("datetime", "timedelta")}
         self.mean_, self.scale_, self.constant_ = statistics(numbers, weight)
         present = np.isfinite(numbers)
@@ -68,10 +67,6 @@ class InputEncoder:
         """Return the kind of each column of a data frame; see :mod:`vpboost.frames`."""
         categorical, n_columns = {c.column for c in self.categories_}, len(self.numeric_) + len(self.categories_)
         return ["category" if j in categorical else self.times_.get(j, "number") for j in range(n_columns)]
-
-    def read(self, X: Any) -> Any:
-        """Return inputs as an array, or a data frame as a table whose columns are of the kinds in training."""
-        return read_table(X, self.kinds()) if is_frame(X) else X
 
     def find_sources(self) -> np.ndarray:
         """Return the input column that each encoded column belongs to."""
@@ -91,6 +86,8 @@ class InputEncoder:
         scaled, extras = self._scaled(numbers), []
         options = {"n_bins": spline_bins(numbers.shape[1])} if self.encoding == "spline" else {}
         for j in range(numbers.shape[1]):
+            if self.encoding == "plain" and self.numeric_[j] not in self.times_:
+                continue
             present = np.isfinite(numbers[:, j]) & (weight > 0)
             values, weights = scaled[present, j], weight[present]
             if len(np.unique(values)) <= 2:
@@ -109,7 +106,7 @@ class InputEncoder:
 
     def transform(self, X: Any) -> np.ndarray:
         """Return encoded inputs, float64, of order one."""
-        numbers, texts = parts_of(self.read(X))
+        numbers, texts = parts_of(X)
         scaled = self._scaled(numbers)
         if numbers.ndim > 2:
             return scaled
@@ -128,7 +125,7 @@ class InputEncoder:
         ``FARTHEST`` spreads. Derivatives by times are per second.
         """
         slope = np.where(self.constant_, 0.0, 1 / self.scale_)
-        numbers, _ = parts_of(self.read(X))
+        numbers, _ = parts_of(X)
         scaled, end = self._scaled(numbers), encoded.shape[2]
         moves = np.isfinite(numbers) & (np.abs(scaled) < FARTHEST)
         if encoded.ndim > 3:
@@ -229,29 +226,25 @@ def robust_statistics(values: np.ndarray, weight: np.ndarray) -> tuple[float, fl
 
     Where half of the values are equal, quantiles farther out are taken; the spread is zero if no such pair differs.
     """
-    for tail, width in ((0.25, 1.349), (0.1, 2.563), (0.02, 4.107)):
-        levels = [tail, 0.5, 1 - tail]
-        low, median, high = np.quantile(values, levels, weights=weight, method="inverted_cdf")
-        spread = float(high / width - low / width)
+    levels = [0.5, 0.25, 0.75, 0.1, 0.9, 0.02, 0.98]
+    median, *ends = np.quantile(values, levels, weights=weight, method="inverted_cdf").tolist()
+    for low, high, width in zip(ends[::2], ends[1::2], (1.349, 2.563, 4.107), strict=True):  # of a standard normal law
+        spread = high / width - low / width
         if spread > 16 * np.finfo(float).eps * abs(median) and spread >= np.finfo(float).tiny:
-            break
-    else:
-        spread = 0.0
-    return float(median), spread
+            return median, spread
+    return median, 0.0
 
 
 def n_rows(X: Any) -> int:
-    """Return the number of rows of an array or data frame."""
+    """Return the number of rows of an array or table."""
     return X.shape[0]
 
 
 def take(X: Any, rows: np.ndarray) -> Any:
-    """Return some rows of an array or data frame."""
-    if hasattr(X, "iloc"):
-        return X.iloc[rows]
+    """Return some rows of an array or table."""
     if isinstance(X, Rows):
         return Rows(X.source, rows if X.index is None else X.index[rows], X.encode)
-    return Rows(X, rows) if n_rows(X) > MANY_ROWS and not is_frame(X) else X[rows]
+    return Rows(X, rows) if n_rows(X) > MANY_ROWS and not isinstance(X, Table) else X[rows]
 
 
 def random_rows(n: int, about: int) -> np.ndarray:

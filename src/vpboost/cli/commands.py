@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from ..files.atomic import replacing
 from ..files.container import ModelFileError
 from .errors import CommandError
 from .outputs import check_folder, standard_output, table_format, write_table
@@ -88,8 +87,7 @@ def evaluate(options: argparse.Namespace) -> None:
     if options.report is not None:
         from ..plotting import report
 
-        with replacing(options.report) as temporary:
-            report(model, X, y, temporary, about=f"the rows of {options.table}")
+        report(model, X, y, options.report, about=f"the rows of {options.table}")
 
 
 def inspect(options: argparse.Namespace) -> None:

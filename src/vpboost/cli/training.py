@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..files.atomic import replacing
 from ..predictor import level_name
 from ..suggest import did_you_mean
 from .errors import CommandError
@@ -62,8 +61,7 @@ def train(options: argparse.Namespace) -> None:
         print(f"model written to {options.output}")
     if options.report is not None:
         shown = held_out or data
-        with replacing(options.report) as temporary:
-            report(model, shown.X, shown.y, temporary, about=about)
+        report(model, shown.X, shown.y, options.report, about=about)
     if model.boosted_.status.startswith("interrupted"):
         print(f"vpboost: {model.boosted_.status}; the model holds those", file=sys.stderr)
         raise KeyboardInterrupt

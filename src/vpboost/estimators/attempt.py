@@ -190,12 +190,16 @@ def hold_out(
 
     Rows of equal inputs are one group and stay together: were they torn apart, training would see the same inputs with
     other targets. But a group of more than a twentieth of the rows is split, for without it a whole part of the inputs
-    would be unknown; so are others where too few rows would be set aside. None if no row can be spared.
+    would be unknown. None if no row can be spared.
     """
-    rng, wanted = np.random.default_rng(seed), max(round(fraction * len(target)), 1)
+    rng, n_rows = np.random.default_rng(seed), len(target)
+    wanted = max(round(fraction * n_rows), 1)
+    large = np.bincount(groups)[groups] > max(n_rows // 20, 2)
+    if large.any():  # each row of them by itself
+        groups = np.unique(np.where(large, n_rows + np.arange(n_rows), groups), return_inverse=True)[1]
     order, sizes = rng.permutation(int(groups.max()) + 1), np.bincount(groups)
     needed = np.unique(target, return_index=True)[1] if keep_classes else np.flatnonzero(groups == order[-1])[:1]
-    whole = order[~np.isin(order, groups[needed]) & (sizes[order] <= max(len(target) // 20, 2))]
+    whole = order[~np.isin(order, groups[needed])]
     ends = np.cumsum(sizes[whole])
     n_first = int(np.searchsorted(ends, wanted, side="right"))
     chosen, room = whole[:n_first].tolist(), wanted - (int(ends[n_first - 1]) if n_first else 0)

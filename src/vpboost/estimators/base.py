@@ -290,12 +290,12 @@ class BaseVPBoost(Checks):
 
     def _staged_raw(self, X: Any) -> np.ndarray:
         encoded = self.input_encoder_.transform(self._known_inputs(X))
-        return self.ensemble_.staged_predict(encoded)[1:].astype(float)
+        return self._accurate.staged_predict(encoded)[1:].astype(float)
 
     def _raw_gradient(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Return raw predictions and their derivatives by the columns of X."""
         inputs = self._known_inputs(X)
         encoded = self.input_encoder_.transform(inputs)
-        slopes = self.ensemble_.input_gradient(encoded).astype(float)
+        slopes = self._accurate.input_gradient(encoded).astype(float)
         gradient = self.input_encoder_.gradient(slopes, inputs, self.n_features_in_)
-        return self.ensemble_.predict(encoded).astype(float), gradient
+        return self._accurate.predict(encoded).astype(float), gradient

@@ -7,7 +7,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from ..data import check_weights
-from ..frames import column_names, in_seconds, is_all_numbers, is_arrow, is_frame, read_table
+from ..frames import column_names, is_all_numbers, is_arrow, is_frame, is_times, read_table
 from ..preprocessing import n_rows
 from ..sources import is_stream, read_stream
 from .attempt import Part, describe_setting, hold_out, take_part
@@ -31,12 +31,13 @@ class Checks(Settings):
 
     def _binding_settings(self) -> dict[str, str]:
         """Return the parameters that belong to a model from its first stage on."""
-        return {name: describe_setting(getattr(self, name)) for name in BINDING}
+        settings = {name: describe_setting(getattr(self, name)) for name in BINDING}
+        return {**settings, "dtype": repr(np.dtype(self.dtype).name)}
 
     def _check_unchanged(self) -> None:
         """Raise ``ValueError`` if a fit that goes on by ``warm_start`` has other settings than it was begun with."""
         for name, value in self._binding_settings().items():
-            if value != self._begun_with[name]:
+            if value != self._begun_with.get(name, value):
                 raise ValueError(
                     f"{name} cannot change while warm_start=True goes on with a model: it was begun with {name}="
                     f"{self._begun_with[name]}, got {value}; set it back, or fit afresh with warm_start=False"
@@ -64,12 +65,10 @@ class Checks(Settings):
             raise TypeError(f"X must be an array or a data frame, got {type(X).__name__}: collect it first")
         if reset:
             self.kinds_ = None
-        if is_frame(X) and (is_arrow(X) or self.kinds_ is not None or (reset and not is_all_numbers(X))):
+        if is_times(X) or (is_frame(X) and (is_arrow(X) or self.kinds_ is not None or not is_all_numbers(X))):
             return self._read_table(X, reset)
         if self.kinds_ is not None:
             raise ValueError("X must be a data frame with the columns of training, not all of which were numbers")
-        if isinstance(X, np.ndarray) and X.dtype.kind in "mM":
-            X = in_seconds(X)
         kept = [np.float64, np.float32]
         with np.errstate(over="ignore", invalid="ignore"):  # sums of huge numbers
             X = validate_data(self, X, reset=reset, dtype=kept, ensure_all_finite="allow-nan", allow_nd=True)
@@ -81,7 +80,8 @@ class Checks(Settings):
         """Return a data frame read column by column: a table, or an array if all its columns are numbers."""
         if X.shape[0] == 0:
             raise ValueError(f"Found array with 0 sample(s) (shape={X.shape}) while a minimum of 1 is required.")
-        column_names(X)  # each occurs once
+        if is_frame(X):
+            column_names(X)  # each occurs once
         validate_data(self, X, skip_check_array=True, reset=reset)
         table = read_table(X, None if reset else self.kinds_ or ["number"] * X.shape[1])
         if reset and set(table.kinds) != {"number"}:
@@ -93,10 +93,9 @@ class Checks(Settings):
             return np.broadcast_to(1.0, n)  # no memory
         weight = _check_sample_weight(sample_weight, np.zeros((n, 1)), dtype=np.float64)
         try:
-            check_weights(weight, n)
+            return check_weights(weight, n)
         except ValueError as error:
             raise ValueError(str(error).replace("sample_weight", name)) from None
-        return weight
 
     def _check_trimmed(self, target: np.ndarray) -> None:
         """Check targets once rows of weight zero are gone."""

@@ -136,9 +136,10 @@ class VPBoostClassifier(ClassifierMixin, BaseVPBoost):
         bad = ~(np.isfinite(by_class) & (by_class >= 0))
         if bad.any():
             raise ValueError(f"class_weight must have finite weights that are not negative, got {by_class[bad][0]:g}")
-        if not (weight * by_class).any():
+        combined = weight * by_class
+        if not combined.any():
             raise ValueError("class_weight and sample_weight leave no row with a positive weight")
-        return weight * by_class
+        return combined / combined.max()
 
     def _check_trimmed(self, target: np.ndarray) -> None:
         n_classes = len(np.unique(target))

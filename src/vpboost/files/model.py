@@ -184,6 +184,7 @@ def from_parts(reader: Reader, featurizer: Any, loss: Any) -> Any:
     if description is not None:
         factory_of(description, featurizer)  # is a featurizer of the user's own missing?
     given = {"featurizer": featurizer, "loss": loss if callable(loss) else loss_object}
+    dropped = reader.content.get("not_saved", [])
     model = kinds[kind](**loaded_parameters(reader, kinds[kind]().get_params(deep=False), given))
     check_model(reader, model._check_settings)
     load_target(reader, model)
@@ -202,7 +203,8 @@ def from_parts(reader: Reader, featurizer: Any, loss: Any) -> Any:
     reg_lambda = float(reader.array("reg_lambda", (), finite=False))
     reader.require(reg_lambda >= 0, f"says λ_w = {reg_lambda}")
     model.boosted_ = Boosted(ensemble, history, reader.entry("status", str), reg_lambda)
-    model._begun_with = model._binding_settings()
+    # what is not stored may be set again before the model is fitted further
+    model._begun_with = {name: text for name, text in model._binding_settings().items() if name not in dropped}
     model._keep(
         reader.count("best_iteration", ensemble.n_learners), float(reader.array("best_score", (), finite=False))
     )
