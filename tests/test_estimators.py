@@ -296,7 +296,7 @@ def test_clone_pickle_and_grid_search():
         ({"early_stopping_rounds": 0}, "early_stopping_rounds must be"),
         ({"validation_fraction": 1.0}, "validation_fraction must be"),
         ({"eval_metric": "auc"}, "eval_metric must be one of"),
-        ({"dtype": "float16"}, "dtype must be float32 or float64"),
+        ({"dtype": "float16"}, "dtype must be 'float32' or 'float64'"),
     ],
 )
 def test_bad_parameters_are_named_in_fit(options, message):
@@ -389,7 +389,8 @@ def test_going_on_with_validation_data_that_came_later():
     X, y = regression()
     options = {**QUICK, "n_estimators": 4, "early_stopping_rounds": None}
     model = VPBoostRegressor(**options, warm_start=True).fit(X, y)
-    model.set_params(n_estimators=7, early_stopping_rounds=5).fit(X, y, X_val=X, y_val=y)
+    with pytest.warns(UserWarning, match="the validation data are not those"):
+        model.set_params(n_estimators=7, early_stopping_rounds=5).fit(X, y, X_val=X, y_val=y)
     assert model.best_iteration_ == model.n_iter_ == 7  # every stage improved
 
 

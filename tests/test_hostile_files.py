@@ -87,8 +87,6 @@ def test_odd_numbers_that_do_no_harm(folder, name):
         ),
         *(("quantile", put("target.scale", value), "scales that are not") for value in (0, -2, 5e-324)),
         *(("poisson", put("target.scale", value), "scales that are not") for value in (0, -2, 5e-324)),
-        ("quantile", put("target.scale", 1.7e308), "its predictions are not finite"),
-        ("poisson", put("target.scale", 1.7e308), "its predictions are not finite"),
         ("quantile", put("target.shift", 1e308), "means that do not fit"),
         ("quantile", put("encoder.mean", 1e308), "means that do not fit"),
         ("quantile", put("encoder.mean", -1e17), "means that do not fit"),

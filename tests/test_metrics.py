@@ -33,7 +33,7 @@ def test_every_output_is_scored(regressor):
     found, prediction = evaluate(regressor, X, Y), regressor.predict(X)
     assert list(found) == ["r2", "rmse", "mae", "r2 of height", "rmse of height", "r2 of width", "rmse of width"]
     assert found["r2"] == pytest.approx(reference.r2_score(Y, prediction))
-    assert found["rmse"] == pytest.approx(np.sqrt(reference.mean_squared_error(Y, prediction)))
+    assert found["rmse"] == pytest.approx(reference.root_mean_squared_error(Y, prediction))
     assert found["mae"] == pytest.approx(reference.mean_absolute_error(Y, prediction))
     assert found["r2 of width"] == pytest.approx(reference.r2_score(Y["width"], prediction[:, 1]))
     assert found["rmse of height"] == pytest.approx(reference.root_mean_squared_error(Y["height"], prediction[:, 0]))

@@ -1,13 +1,12 @@
 import datetime
-from types import SimpleNamespace
 
 import matplotlib.dates as mdates
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 import scipy.sparse
-from sklearn.base import BaseEstimator
 
 from vpboost import VPBoostClassifier, VPBoostRegressor, plotting
 from vpboost.metrics import evaluate
@@ -288,47 +287,42 @@ def test_a_column_that_hardly_varies_is_drawn_over_its_whole_range():
     assert plotting.plot_partial_dependence(model, X, 0).get_lines()[-1].get_xdata()[-1] == 5.0
 
 
-class OfDates(BaseEstimator):
-    """A model whose prediction is its second column, a date or a duration, in days since an origin."""
-
-    feature_names_in_ = np.array(["a", "day"], object)
-    n_features_in_, n_outputs_, single_output_, target_names_ = 2, 1, True, None
-
-    def __init__(self, kind, origin):
-        self.kind, self.origin = kind, origin
-        self.input_encoder_ = SimpleNamespace(shape_=(2,), numeric_=[0, 1], categories_=[], times_={1: kind})
-
-    def __sklearn_is_fitted__(self):
-        return True
-
-    def fit(self, X, y):
-        return self
-
-    def predict(self, X):
-        return (pd.Series(X["day"].to_list()) - self.origin).dt.total_seconds().to_numpy() / 86400
+MOMENTS = pd.date_range("2024-01-01", periods=120, freq="D").to_series(index=range(120))
+TIMES = {
+    "dates": MOMENTS,
+    "dates with a zone": MOMENTS.dt.tz_localize("UTC").dt.tz_convert("Asia/Tokyo"),
+    "dates as objects": MOMENTS.dt.date,
+    "periods": MOMENTS.dt.to_period("D"),
+    "durations": MOMENTS - MOMENTS[0],
+    "times of day": pd.Series([datetime.time(i // 5, 3 * (i % 5)) for i in range(120)]),
+}
 
 
-@pytest.mark.parametrize("zone", [None, "UTC"])
-@pytest.mark.parametrize("make", [pd.DataFrame, pl.from_pandas])
-def test_dates_are_drawn_on_an_axis_of_dates(make, zone):
-    origin = pd.Timestamp("2024-01-01", tz=zone)
-    days = pd.date_range(origin, periods=101, freq="D").to_series(index=range(101))
-    X = pd.DataFrame({"a": 0.0, "day": days.where(days.index % 10 != 5)})
-    ax = plotting.plot_partial_dependence(OfDates("datetime", origin), make(X), "day")
-    places, mean = ax.get_lines()[-1].get_data()
-    assert isinstance(ax.xaxis.get_major_formatter(), mdates.AutoDateFormatter)
-    np.testing.assert_allclose(mdates.date2num(places) - mdates.date2num(origin), mean)
-    assert mean[0] == 2
-    assert mean[-1] == 98
+@pytest.mark.parametrize("kind", TIMES)
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.from_pandas, pa.Table.from_pandas])
+def test_times_are_drawn_as_such(make, kind):
+    if kind == "periods" and make is not pd.DataFrame:
+        pytest.skip("only pandas has periods")
+    frame = pd.DataFrame({"a": 0.0, "day": TIMES[kind].where(MOMENTS.index % 10 != 5)})
+    model = VPBoostRegressor(**{**QUICK, "n_estimators": 30}).fit(make(frame), np.arange(120.0))
+    ax = plotting.plot_partial_dependence(model, make(frame), "day")
+    _, mean = ax.get_lines()[-1].get_data()
+    assert np.corrcoef(np.arange(len(mean)), mean)[0, 1] > 0.95  # rises with time
+    assert mean[0] < 25
+    assert mean[-1] > 95
+    if kind.startswith(("dates", "periods")):
+        assert isinstance(ax.xaxis.get_major_formatter(), mdates.AutoDateFormatter)
+    else:
+        assert ax.get_xlabel() == "day, days"
     ax.get_figure().canvas.draw()
 
 
-@pytest.mark.parametrize("make", [pd.DataFrame, pl.from_pandas])
-def test_durations_are_drawn_in_days(make):
-    X = pd.DataFrame({"a": 0.0, "day": pd.to_timedelta(np.arange(100), unit="D")})
-    ax = plotting.plot_partial_dependence(OfDates("timedelta", pd.Timedelta(0)), make(X), "day")
-    np.testing.assert_allclose(*ax.get_lines()[-1].get_data())
-    assert ax.get_xlabel() == "day, days"
+def test_arrays_of_dates_are_drawn_as_such():
+    table = MOMENTS.to_numpy()[:, None].astype("datetime64[ns]")
+    model = VPBoostRegressor(**{**QUICK, "n_estimators": 30}).fit(table, np.arange(120.0))
+    _, mean = plotting.plot_partial_dependence(model, table, 0).get_lines()[-1].get_data()
+    assert mean[0] < 25
+    assert mean[-1] > 95
 
 
 @pytest.mark.parametrize("wrong", [-1, 3, True, 0.0, None])

@@ -251,7 +251,7 @@ TARGETS = {
     "a frame": pd.DataFrame({"a": Y, "": -Y}),
     "constant": np.full(40, 3.0),
     "zeros": np.zeros(40),
-    "constant and huge": np.full(40, 1e305),
+    "constant and huge": np.full(40, 1e299),
     "huge": 1e200 * Y,
     "tiny": 1e-200 * Y,
     "far from zero": 1e9 + Y,

@@ -108,7 +108,8 @@ def test_files_and_iterators_are_tables(tmp_path):
         found.predict("t.parquet")
     batches = ((X[i : i + 64], y[i : i + 64]) for i in range(0, 300, 64))
     np.testing.assert_array_equal(VPBoostRegressor(**QUICK).fit(batches, None).predict(X), expected)
-    inputs, targets = read_stream(tmp_path / "t.parquet", ["target", "x2"])
+    inputs, targets, names = read_stream(tmp_path / "t.parquet", ["target", "x2"])
+    assert names == ["x0", "x1"]
     assert inputs.shape == (300, 2)
     np.testing.assert_array_equal(targets, np.stack([y, X[:, 2]], axis=1))
 

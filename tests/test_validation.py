@@ -41,7 +41,7 @@ def with_nan(array):
         ({"n_learners": -1}, ValueError, "n_learners must be a whole number"),
         ({"n_learners": 2.5}, ValueError, "n_learners must be a whole number"),
         ({"seed": "today"}, TypeError, "seed must be a whole number"),
-        ({"dtype": "float16"}, ValueError, "dtype must be float32 or float64"),
+        ({"dtype": "float16"}, ValueError, "dtype must be 'float32' or 'float64'"),
         ({"callback": 3}, TypeError, "callback must be callable"),
         ({"validation": (X[:5], Y[:4])}, ValueError, "validation x and validation y must have as many rows"),
         ({"validation": (with_nan(X), Y)}, ValueError, "validation x must be finite"),

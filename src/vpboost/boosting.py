@@ -12,8 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from .arguments import check_arguments, check_dtype, check_kinds, check_resumed, check_seed
 from .blocks import MAX_BLOCKS_KEPT, block_map, block_sum
-from .data import Data, check_arguments, check_dtype, check_seed, prepare, prepare_validation
+from .data import Data, prepare, prepare_validation
 from .diagnostics import Diagnostics, diagnose
 from .ensemble import Ensemble
 from .featurizers import Factory, Given, columns
@@ -152,7 +153,9 @@ def boost(
     True
     """
     dtype = check_dtype(dtype)
-    check_arguments(loss, featurizer, n_learners, engine, callback)
+    check_arguments(loss, featurizer, n_learners, engine, callback, bias)
+    kinds = {"training": (training, Training), "trust_region": (trust_region, TrustRegion), "resume": (resume, Boosted)}
+    check_kinds(kinds)
     with jax.enable_x64(dtype == np.float64), using(engine):
         key = check_seed(seed)
         training, trust_region = traced(training or Training(), dtype), traced(trust_region or TrustRegion(), dtype)
@@ -161,6 +164,8 @@ def boost(
         if training.batch_size is not None and training.batch_size >= data.n_rows:
             training = dataclasses.replace(training, batch_size=None)
         held_out = None if validation is None else prepare_validation(validation, loss, dtype, data, unit)
+        if resume is not None:
+            check_resumed(resume.ensemble.constant, data.n_outputs, dtype)
         constant = first_constant(loss, data) if resume is None else resume.ensemble.constant
         datasets = (data, held_out)
         predictions: tuple[Any, ...] = tuple(d if d is None else start(constant, d) for d in datasets)

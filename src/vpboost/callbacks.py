@@ -28,6 +28,7 @@ stage 1 of 9
 2
 """
 
+import contextlib
 import logging
 import math
 import sys
@@ -276,8 +277,9 @@ class ProgressDisplay:
             self._begin(progress.n_estimators)
         if self._bar is not None:
             self._bar.update(self._task, completed=progress.stage + 1, description=describe(progress))
-        elif progress.stage % max(progress.n_estimators // 10, 1) == 0:
-            print(describe(progress), file=sys.stderr)
+        elif progress.stage % -(-progress.n_estimators // 10) == 0:
+            with contextlib.suppress(OSError):  # a display that cannot be seen must not end the fit
+                print(describe(progress), file=sys.stderr)
 
     def _begin(self, n_estimators: int) -> None:
         """Start a bar, if this is the place for one."""

@@ -20,6 +20,7 @@ from .files.container import ModelFileError, check_version, pack, read_file, unp
 from .files.describe import fill_stacked, named_arrays
 from .files.model import history_arrays, history_from, profile_from
 from .files.reader import Reader
+from .trust_region import bounds
 
 FORMAT, VERSION = "vpboost checkpoint", 1
 
@@ -96,7 +97,9 @@ def read_checkpoint(path: Any, learner: Any, row: Any = None, n_outputs: int | N
         history = [Record(*entry) for entry in zip(*history_from(reader).values(), strict=True)]
         reader.array("scores", (len(history),), finite=False)
         reg_lambda = float(reader.array("reg_lambda", ()))
-        reader.require(0 <= reg_lambda <= float(np.finfo(dtype).max), f"says λ_w = {reg_lambda}")
+        reader.require(0 <= reg_lambda <= bounds(dtype)[1], f"says λ_w = {reg_lambda}")
+        largest = max(float(np.abs(array).max(initial=0)) for array in (constant, weights))
+        reader.require(largest <= 1e30, "has weights that no fit finds")
         n_learners = sum(record.accepted for record in history)
         reader.require(len(weights) == n_learners, "does not hold the learners that it accepted")
         ensemble = Ensemble.stack(jnp.asarray(constant), [])

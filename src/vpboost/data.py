@@ -1,4 +1,4 @@
-"""Checks of arguments and training data at the boundary, and the arrangement of data in blocks."""
+"""Checks of training data at the boundary, and their arrangement in blocks."""
 
 from typing import Any
 
@@ -8,7 +8,6 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .blocks import Layout, rows_per_block
-from .interpreter import ENGINES
 from .losses import Loss
 from .sources import chunks, is_source
 
@@ -141,33 +140,3 @@ def check_weights(sample_weight: Any, n_rows: int) -> np.ndarray:
         raise ValueError("sample_weight must have a positive entry, got only zeros")
     # divided first by the largest, so that the sum cannot overflow
     return weight / weight.max()
-
-
-def check_seed(seed: Any) -> jax.Array:
-    """Return the random key of a whole-number seed."""
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
-        raise TypeError(f"seed must be a whole number, got {seed!r}")
-    if 0 <= seed < 1 << 32:  # what jax.random.key makes of it, without a compiled program
-        return jax.random.wrap_key_data(jax.device_put(np.array([0, seed], np.uint32)), impl="threefry2x32")
-    return jax.random.key(int(seed), impl="threefry2x32")
-
-
-def check_dtype(dtype: Any) -> np.dtype:
-    """Return float32 or float64 as a NumPy dtype."""
-    if np.dtype(dtype) not in (np.dtype("float32"), np.dtype("float64")):
-        raise ValueError(f"dtype must be float32 or float64, got {dtype!r}")
-    return np.dtype(dtype)
-
-
-def check_arguments(loss: Any, featurizer: Any, n_learners: Any, engine: Any, callback: Any) -> None:
-    """Raise an error that names the argument if one of these cannot be used."""
-    if not isinstance(loss, Loss):
-        raise TypeError(f"loss must be a vpboost loss (wrap a function in CustomLoss), got {type(loss).__name__}")
-    if not callable(featurizer):
-        raise TypeError(f"featurizer must be callable as featurizer(key, rows), got {type(featurizer).__name__}")
-    if isinstance(n_learners, bool) or not isinstance(n_learners, int | np.integer) or n_learners < 0:
-        raise ValueError(f"n_learners must be a whole number of at least 0, got {n_learners!r}")
-    if engine not in ENGINES:
-        raise ValueError(f"engine must be one of {', '.join(map(repr, ENGINES))}, got {engine!r}")
-    if callback is not None and not callable(callback):
-        raise TypeError(f"callback must be callable, got {type(callback).__name__}")

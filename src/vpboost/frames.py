@@ -68,6 +68,13 @@ def is_arrow(X: Any) -> bool:
     return type(X).__module__.split(".")[0] == "pyarrow"
 
 
+def table_of_batch(batch: Any) -> Any:
+    """Return an Arrow record batch as a table."""
+    import pyarrow
+
+    return pyarrow.Table.from_batches([batch])
+
+
 def column_names(X: Any) -> list:
     """Return the names of a data frame's columns; raise ``ValueError`` if one occurs twice."""
     names = list(X.column_names if is_arrow(X) else X.columns)
@@ -92,9 +99,23 @@ def names_of(y: Any) -> list[str] | None:
     return names if all(type(name) is str for name in names) else None
 
 
+def in_order(y: Any, names: list[str]) -> Any:
+    """Return a data frame with its columns in this order, if it has just these."""
+    found = column_names(y)
+    if found == names or sorted(map(str, found)) != sorted(names):
+        return y
+    return y.select(names) if hasattr(y, "select") else y[names]
+
+
 def is_all_numbers(X: Any) -> bool:
     """Say whether every column of a data frame has a type of numbers."""
-    return all(not is_declared(column) and column_values(column).dtype.kind in "biuf" for _, column in frame_columns(X))
+
+    def is_plain(column: Any) -> bool:
+        sparse = str(getattr(column, "dtype", "")).startswith("Sparse")
+        values = None if sparse or is_declared(column) else column_values(column)
+        return values is not None and values.ndim == 1 and values.dtype.kind in "biuf"
+
+    return all(is_plain(column) for _, column in frame_columns(X))
 
 
 def read_table(X: Any, kinds: list[str] | None = None) -> Table:
@@ -108,7 +129,7 @@ def read_table(X: Any, kinds: list[str] | None = None) -> Table:
     found, columns, texts = [], [], {}
     for j, (name, column) in enumerate(frame_columns(X)):
         values, declared = column_values(column), is_declared(column)
-        kind = find_kind(values, declared, name) if kinds is None else kinds[j]
+        kind = find_kind(values, declared or is_text(column), name) if kinds is None else kinds[j]
         if kind == "category":
             texts[j] = as_levels(values)
             if kinds is None:
@@ -126,6 +147,12 @@ def is_declared(column: Any) -> bool:
     return kind.startswith(("category", "categorical", "enum", "dictionary"))
 
 
+def is_text(column: Any) -> bool:
+    """Say whether a table itself calls a column one of text; it may have no value to show that."""
+    kind = str(getattr(column, "dtype", getattr(column, "type", ""))).lower()
+    return kind.startswith(("str", "utf8", "large_string"))
+
+
 def column_values(column: Any) -> np.ndarray:
     """Return one data-frame column as a NumPy array; nullable numbers become floats with NaN."""
     dtype = getattr(column, "dtype", None)
@@ -138,7 +165,7 @@ def column_values(column: Any) -> np.ndarray:
         return np.asarray(column.astype(object), dtype=object)
     if name.startswith("period"):
         return np.asarray(column.dt.to_timestamp())
-    if getattr(dtype, "kind", "") == "M" and getattr(getattr(column, "dt", None), "tz", None) is not None:
+    if getattr(dtype, "kind", "") == "M" and getattr(dtype, "tz", None) is not None:
         return np.asarray(column.dt.tz_convert("UTC").dt.tz_localize(None))
     nullable = name in ("boolean", "Float32", "Float64") or name.startswith(("Int", "UInt"))
     if nullable or (name.endswith("[pyarrow]") and getattr(dtype, "kind", "") in "biuf"):

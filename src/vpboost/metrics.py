@@ -16,7 +16,8 @@ Score = Callable[[np.ndarray, np.ndarray, np.ndarray], float]
 def _rmse(y: np.ndarray, prediction: np.ndarray, weight: np.ndarray) -> float:
     error = _columns(y) - _columns(prediction)
     unit = _unit(error, axis=None)  # squares of huge or tiny numbers must not over- or underflow
-    return float(unit * np.sqrt(np.average(np.square(error / unit).mean(axis=1), weights=weight)))
+    of_outputs = np.sqrt(np.average(np.square(error / unit), axis=0, weights=weight))
+    return float(unit * of_outputs.mean())
 
 
 def _mae(y: np.ndarray, prediction: np.ndarray, weight: np.ndarray) -> float:

@@ -10,6 +10,7 @@ Arrays of the M learners are stacked along a first axis; inputs lie side by side
 serve all learners and rows at once.
 """
 
+import datetime
 import hashlib
 import json
 
@@ -48,7 +49,7 @@ class Predictor:
             return np.array(self.content["classes"])[self.predict_proba(X).argmax(axis=1)]
         raw, target = self.raw(X), self.content["target"]
         scale, shift = self.arrays["target.scale"], self.arrays["target.shift"]
-        values = scale * (to_rates(raw) if target["kind"] == "log" else raw) + shift
+        values = scaled_back(raw, target["kind"], scale, shift)
         return values[:, 0] if self.content["single_output"] else values
 
     def predict_proba(self, X):
@@ -98,10 +99,12 @@ class Predictor:
         if not hasattr(X, "columns") and not categories and not self.content["encoder"].get("times"):
             return np.asarray(X, float), []
         if hasattr(X, "columns"):
-            lacking = [name for name in names or [] if name not in list(X.columns)]
+            known = list(getattr(X, "column_names", X.columns))  # Arrow's and pandas' ways to say it
+            lacking = [name for name in names or [] if name not in known]
             if lacking:
                 raise ValueError(f"X has no column {lacking[0]!r}")
-            table = [list(X[name]) for name in names or X.columns]
+            columns = [X[name] for name in names or known]
+            table = [column.to_pylist() if hasattr(column, "to_pylist") else list(column) for column in columns]
         else:
             rows = np.asarray(X)
             table = [list(column) for column in (rows if rows.dtype.kind in "mM" else np.asarray(X, object)).T]
@@ -149,7 +152,7 @@ def read(path):
 
 def is_missing(value):
     """Say whether a value is one of the ways to write that there is none."""
-    return value is None or str(value) in ("<NA>", "NaT") or value != value
+    return value is None or type(value).__name__ in ("NAType", "NaTType") or value != value
 
 
 def level_name(value):
@@ -158,8 +161,10 @@ def level_name(value):
         return "<missing>"
     if isinstance(value, np.datetime64):
         value = value.astype("datetime64[us]").item()
+    if getattr(value, "tzinfo", None) is not None and hasattr(value, "year"):
+        value = value.astimezone(datetime.UTC).replace(tzinfo=None)
     if hasattr(value, "isoformat"):
-        return value.isoformat()
+        return value.isoformat().removesuffix("T00:00:00")  # a date at midnight is a date
     whole = isinstance(value, float | np.floating) and float(value).is_integer()
     return str(int(value)) if whole else str(value)
 
@@ -189,6 +194,13 @@ def standardise(numbers, mean, scale, constant):
         if not np.isfinite(scaled).all():
             scaled = np.where(np.isfinite(scaled), scaled, numbers / scale - mean / scale)  # the difference overflowed
     return np.where(constant | np.isnan(numbers), 0.0, np.clip(scaled, -FARTHEST, FARTHEST))
+
+
+def scaled_back(raw, kind, scale, shift):
+    """Return predictions in the user's units, within what double precision holds."""
+    with np.errstate(over="ignore"):
+        values = scale * (to_rates(raw) if kind == "log" else raw) + shift
+    return np.clip(values, -np.finfo(float).max, np.finfo(float).max)
 
 
 def waves(frequencies, phases, values):

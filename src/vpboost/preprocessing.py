@@ -6,7 +6,7 @@ import numpy as np
 
 from .encodings import ENCODINGS, Cycles
 from .frames import Table
-from .predictor import FARTHEST, standardise, to_rates
+from .predictor import FARTHEST, MOST_LOG, scaled_back, standardise, to_rates
 from .sources import MANY_ROWS, Rows
 
 
@@ -204,21 +204,26 @@ class TargetScaler:
             self.shift_, self.scale_ = np.array([middle for middle, _ in pairs]), spread
         return self
 
-    def transform(self, target: np.ndarray) -> np.ndarray:
-        """Return scaled targets, cut off at a million spreads: a wild one must not drown the sums over all rows."""
+    def transform(self, target: np.ndarray, robust: bool = False) -> np.ndarray:
+        """Return scaled targets, cut off where a wild one would drown the sums over all rows.
+
+        That is at a million spreads, of a robust loss, to which it makes no difference, at ten thousand.
+        """
         if self.kind == "none":
             return target
         if self.kind == "log":
             return target / self.scale_
-        return standardise(target, self.shift_, self.scale_, False)
+        scaled = standardise(target, self.shift_, self.scale_, False)
+        return np.clip(scaled, -1e4, 1e4) if robust else scaled
 
     def inverse(self, raw: np.ndarray) -> np.ndarray:
         """Return predictions in the user's units from raw ones."""
-        return self.scale_ * (to_rates(raw) if self.kind == "log" else raw) + self.shift_
+        return scaled_back(raw, self.kind, self.scale_, self.shift_)
 
     def slope(self, raw: np.ndarray) -> np.ndarray:
         """Return the derivative of :meth:`inverse`."""
-        return self.scale_ * (to_rates(raw) if self.kind == "log" else np.ones_like(raw))
+        moves = np.where(np.abs(raw) < MOST_LOG, to_rates(raw), 0.0) if self.kind == "log" else np.ones_like(raw)
+        return self.scale_ * moves
 
 
 def robust_statistics(values: np.ndarray, weight: np.ndarray) -> tuple[float, float]:

@@ -52,8 +52,8 @@ def is_stream(X: Any) -> bool:
     return isinstance(X, str | Path | Iterator)
 
 
-def read_stream(X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return inputs (float32) and targets of a Parquet or Arrow file, or of an iterator of batches.
+def read_stream(X: Any, y: Any, columns: list[str] | None = None) -> tuple[np.ndarray, np.ndarray, list[str] | None]:
+    """Return inputs (float32), targets and input columns' names of a Parquet or Arrow file, or an iterator of batches.
 
     Parameters
     ----------
@@ -62,20 +62,22 @@ def read_stream(X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
         ``(X, y)`` of arrays.
     y : str or list of str; None for an iterator
         The file's target column or columns; the others are inputs.
+    columns : list of str, optional
+        The inputs that the file must have, in this order; by default all but the targets, as they come.
     """
     if isinstance(X, Iterator):
         if y is not None:
             raise ValueError("y must be None when X is an iterator, which yields pairs (X, y) of arrays")
-        return _gather(X)
+        return *_gather(X), None
     if y is None or not isinstance(y, str | list | tuple):
         raise ValueError(f"y must name the target column or columns of the file {str(X)!r}, got {type(y).__name__}")
     targets = [y] if isinstance(y, str) else list(y)
     names, batches = _open(Path(X))
-    for name in targets:
+    for what, name in [*(("y=", name) for name in targets), *(("input ", name) for name in columns or [])]:
         if name not in names:
             have = ", ".join(map(repr, names[:12])) + (", ..." if len(names) > 12 else "")
-            raise ValueError(f"y={name!r} is not a column of {str(X)!r}; it has {have}{did_you_mean(name, names)}")
-    inputs = [name for name in names if name not in targets]
+            raise ValueError(f"{what}{name!r} is not a column of {str(X)!r}; it has {have}{did_you_mean(name, names)}")
+    inputs = columns or [name for name in names if name not in targets]
     if not inputs:
         raise ValueError(f"{str(X)!r} has no columns besides the target")
 
@@ -85,7 +87,7 @@ def read_stream(X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
             yield _matrix(batch, inputs, X).astype(np.float32), _matrix(batch, targets, X)
 
     table, target = _gather(pairs())
-    return table, target[:, 0] if isinstance(y, str) else target
+    return table, target[:, 0] if isinstance(y, str) else target, inputs
 
 
 def _gather(pairs: Iterable[tuple[Any, Any]]) -> tuple[np.ndarray, np.ndarray]:
@@ -95,7 +97,9 @@ def _gather(pairs: Iterable[tuple[Any, Any]]) -> tuple[np.ndarray, np.ndarray]:
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise ValueError(f"the iterator X must yield pairs (X, y) of arrays, got {type(pair).__name__}")
         part, target = np.asarray(pair[0]), np.asarray(pair[1])
-        if part.ndim < 2 or len(part) != len(target):
+        if part.dtype.kind not in "biuf":
+            raise ValueError(f"each batch of X must hold numbers, got values of type {part.dtype}")
+        if target.ndim == 0 or part.ndim < 2 or len(part) != len(target):
             raise ValueError(
                 "each batch of X must have one row per sample and as many rows as its y, got shapes "
                 f"{part.shape} and {target.shape}"

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -87,7 +88,7 @@ def evaluate(options: argparse.Namespace) -> None:
     if options.report is not None:
         from ..plotting import report
 
-        report(model, X, y, options.report, about=f"the rows of {options.table}")
+        report(model, X, y, Path(options.report), about=f"the rows of {options.table}")
 
 
 def inspect(options: argparse.Namespace) -> None:

@@ -1,11 +1,14 @@
 """The command line's way in. Nothing heavy is imported before a command runs, so that help comes at once."""
 
+import contextlib
 import io
 import os
 import sys
+import warnings
 from collections.abc import Sequence
+from typing import Any
 
-from .errors import CommandError, printable
+from .errors import CommandError, message
 from .options import parser
 from .outputs import check_files, standard_output
 
@@ -19,7 +22,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     try:
         check_files(options)
-        options.run(options)
+        with warnings.catch_warnings():
+            warnings.showwarning = show_warning  # type: ignore[assignment]
+            options.run(options)
         if sys.stdout is not None:
             with standard_output():  # what is still in its buffer must not fail unseen
                 pass
@@ -31,15 +36,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (CommandError, ValueError, TypeError, ImportError, OSError, MemoryError) as error:
         if options.traceback:
             raise
-        print(f"vpboost: {printable(str(error) or type(error).__name__)}", file=sys.stderr)
+        print(f"vpboost: {message(error)}", file=sys.stderr)
         return 1
     except Exception as error:
         if options.traceback:
             raise
-        what = printable(f"{type(error).__name__}: {error}")
+        what = f"{type(error).__name__}: {message(error)}"
         print(f"vpboost: something unforeseen: {what} (--traceback shows where)", file=sys.stderr)
         return 1
     return 0
+
+
+def show_warning(text: Warning | str, *_: Any) -> None:
+    """Print a warning as a line of its own, without the place in the code."""
+    with contextlib.suppress(OSError):
+        print(f"vpboost: warning: {message(text) if isinstance(text, Warning) else text}", file=sys.stderr)
 
 
 def prepare_streams() -> None:

@@ -70,7 +70,14 @@ def same_file(path: str, other: str) -> bool:
     try:
         return os.path.samefile(path, 0 if other == "-" else other)
     except OSError:  # one of them does not exist
-        return other != "-" and os.path.normcase(os.path.realpath(path)) == os.path.normcase(os.path.realpath(other))
+        if other == "-":
+            return False
+    real, taken = (os.path.normcase(os.path.realpath(one)) for one in (path, other))
+    if os.path.basename(real) != os.path.basename(taken):
+        return False
+    with contextlib.suppress(OSError):  # a folder may be mounted in two places
+        return os.path.samefile(os.path.dirname(real), os.path.dirname(taken))
+    return real == taken
 
 
 def check_output(label: str, path: str) -> None:
@@ -101,6 +108,9 @@ def check_folder(folder: str, model: str) -> None:
     if folder in ("", "-") or (os.path.lexists(folder) and not os.path.isdir(folder)):
         raise CommandError(f"-o {folder} is not a folder; give the name of one, or of a new one")
     saved, script = Path(folder, "model.vpboost"), Path(folder, "predictor.py")
+    for file in (saved, script):
+        if file.exists() and not file.is_file():
+            raise CommandError(f"{file} exists and is not a regular file; give another folder")
     if script.exists() and first_line(script) != first_line(Path(predictor.__file__)):
         raise CommandError(f"{script} exists and is not vpboost's; give another folder")
     if saved.exists() and not script.exists() and not os.path.samefile(saved, model):

@@ -22,6 +22,8 @@ DELIMITERS = (",", ";", "\t", "|")
 #: A text file's header must end within so many bytes.
 HEAD_BYTES = 4 << 20
 #: How a gzip file begins.
+#: How much of a text table is looked at to guess the memory that it needs.
+SAMPLE = 1 << 20
 GZIP = b"\x1f\x8b"
 
 
@@ -55,15 +57,17 @@ def read_table(path: str, form: Format) -> Any:
     if ending in FOREIGN or (ending in PARQUET and file.suffix.lower() == ".gz"):
         raise CommandError(f"{path} is neither CSV nor Parquet; save it as one of these")
     if ending in PARQUET:
+        if not file.is_file():
+            raise CommandError(f"{path} is not a regular file; Parquet cannot be read from a pipe")
         return checked(read_parquet(file), path)
     with open(file, "rb") as stream:
         if not file.is_file():  # a pipe, which can be read only once
             return read_text(in_memory(stream, path), path, form)
-        packed = stream.read(2) == GZIP
+        sample = stream.read(SAMPLE)
         stream.seek(0)
-        if packed:
+        if sample.startswith(GZIP):
             return read_text(in_memory(stream, path), path, form)
-        check_memory(4 * file.stat().st_size, path)
+        check_memory(memory_of(sample, file.stat().st_size), path)
         return read_text(stream, path, form)
 
 
@@ -75,7 +79,7 @@ def read_parquet(file: Path) -> Any:
         raise CommandError("Parquet files need pyarrow: pip install 'vpboost[parquet]'") from error
     try:
         facts = parquet.read_metadata(file)
-        check_memory(16 * facts.num_rows * facts.num_columns, str(file))
+        check_memory(max(16 * facts.num_rows * facts.num_columns, 3 * bytes_of_rows(parquet, file)), str(file))
         check_unique(facts.schema.to_arrow_schema().names, str(file))
         return pd.read_parquet(file)
     except CommandError:
@@ -89,11 +93,12 @@ def in_memory(stream: BinaryIO, name: str) -> io.BytesIO:
     content = read_within(stream, name)
     packed = content.read(2) == GZIP
     content.seek(0)
-    if not packed:
-        return content
     try:
-        with gzip.GzipFile(fileobj=content) as unpacked:
-            return read_within(unpacked, name)
+        if packed:
+            with gzip.GzipFile(fileobj=content) as unpacked:
+                content = read_within(unpacked, name)
+        check_memory(memory_of(content.getbuffer()[:SAMPLE].tobytes(), content.getbuffer().nbytes), name)
+        return content
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise CommandError(f"{name} is a damaged gzip file: {error}") from error
 
@@ -107,6 +112,21 @@ def read_within(stream: Any, name: str) -> io.BytesIO:
             check_memory(5 * content.tell(), name)
     content.seek(0)
     return content
+
+
+def memory_of(sample: bytes, size: int) -> int:
+    """Return about how much memory a text table of this size takes, by how it begins: an empty field takes most."""
+    fields = sum(sample.count(mark) for mark in (b",", b";", b"\t", b"|", b"\n"))
+    return 2 * size + 24 * size * fields // max(len(sample), 1)
+
+
+def bytes_of_rows(parquet: Any, file: Path) -> int:
+    """Return about how many bytes the rows of a Parquet file take in memory, by a few rows of some of its parts."""
+    opened = parquet.ParquetFile(file)
+    parts = range(0, opened.num_row_groups, -(-opened.num_row_groups // 20) or 1)
+    samples = [next(opened.iter_batches(64, row_groups=[part]), None) for part in parts]
+    most = max((batch.nbytes / batch.num_rows for batch in samples if batch is not None and batch.num_rows), default=0)
+    return int(most * opened.metadata.num_rows)
 
 
 def check_memory(needed: int, name: str) -> None:

@@ -43,7 +43,13 @@ def summary(content: dict[str, Any], arrays: dict[str, np.ndarray]) -> str:
     }
     if len(arrays["scores"]):
         lines["validation"] = f"{sparkline(arrays['scores'])} best {float(arrays['best_score']):.4g}"
-    return "\n".join(f"{name + ':':<15}{text}" for name, text in lines.items())
+    return "\n".join(f"{name + ':':<15}{one_line(text)}" for name, text in lines.items())
+
+
+def one_line(text: str) -> str:
+    """Return a text, which a file made, as one line of bounded length."""
+    text = " ".join(str(text)[:1000].split())
+    return text if len(text) <= 300 else f"{text[:297]}..."
 
 
 def brief_list(names: list | None) -> str:

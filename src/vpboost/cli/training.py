@@ -61,7 +61,7 @@ def train(options: argparse.Namespace) -> None:
         print(f"model written to {options.output}")
     if options.report is not None:
         shown = held_out or data
-        report(model, shown.X, shown.y, options.report, about=about)
+        report(model, shown.X, shown.y, Path(options.report), about=about)
     if model.boosted_.status.startswith("interrupted"):
         print(f"vpboost: {model.boosted_.status}; the model holds those", file=sys.stderr)
         raise KeyboardInterrupt

@@ -1,11 +1,14 @@
 """Boosting with one profile, and the race that chooses between profiles."""
 
 import copy
+import hashlib
 import os
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from types import FunctionType
 from typing import Any
 
 import jax
@@ -18,7 +21,7 @@ from ..checkpoint import CheckpointError, digest, read_checkpoint, read_facts
 from ..data import SAMPLE_ROWS, evenly_spaced
 from ..frames import Table
 from ..initial import example
-from ..losses import MulticlassCrossEntropy
+from ..losses import CustomLoss, MulticlassCrossEntropy
 from ..metrics import score_function
 from ..preprocessing import InputEncoder, n_rows, take
 from ..sources import MANY_ROWS, Rows, chunks
@@ -54,7 +57,8 @@ class Attempt:
         return other
 
     def _prepare(self, part: Part) -> Part:
-        target = self.model.target_scaler_.transform(self.model.loss_.prepare_targets(part[1]))
+        loss = self.model.loss_
+        target = self.model.target_scaler_.transform(loss.prepare_targets(part[1]), loss.robust)
         if n_rows(part[0]) > MANY_ROWS and not isinstance(part[0], Table):
             target = target if target.dtype.kind == "i" else target.astype(self.model.dtype)
             return Rows(part[0], encode=self.encoder.transform), target, part[2]
@@ -131,9 +135,18 @@ class Attempt:
     def restore(self, path: Any, seed: int) -> Boosted:
         """Return the state that a checkpoint of this very fit holds."""
         found, wanted = read_facts(path), self.facts(seed)
+        names = sorted({*found.settings, *wanted["settings"]})
+        changed = [name for name in names if found.settings.get(name) != wanted["settings"].get(name)]
         for name in ("seed", "settings", "data"):
             if getattr(found, name) != wanted[name]:
-                raise CheckpointError(f"{path} was written by a fit with other {name}; it cannot be resumed here")
+                which = f" ({', '.join(changed[:5])})" if name == "settings" else ""
+                raise CheckpointError(
+                    f"{path} was written by a fit with other {name}{which}; it cannot be resumed here"
+                )
+        if len(found.scores) > self.model.n_estimators:
+            raise CheckpointError(
+                f"{path} holds {len(found.scores)} stages, more than n_estimators={self.model.n_estimators}"
+            )
         with jax.enable_x64(np.dtype(self.model.dtype) == np.float64):
             rows = jnp.asarray(evenly_spaced(self.train[0], SAMPLE_ROWS), self.model.dtype)
             n_outputs = self.model.loss_.n_outputs(self.train[1])
@@ -178,9 +191,25 @@ def race(attempts: list[Attempt], rate: float, seed: int) -> tuple[Attempt, bool
 
 
 def describe_setting(value: Any) -> str:
-    """Return a setting as text that is the same in another process."""
+    """Return a setting as text that is the same in another process; functions by their names and what they do."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, CustomLoss):
+        return f"CustomLoss({describe_setting(value.function)}, {value.structure}, {value.outputs})"
+    if isinstance(value, partial):
+        options = ", ".join(f"{name}={describe_setting(option)}" for name, option in sorted(value.keywords.items()))
+        return f"partial({describe_setting(value.func)}, {', '.join(map(describe_setting, value.args))}, {options})"
+    if isinstance(value, FunctionType):
+        code = value.__code__
+        facts = code.co_code, code.co_names, [c for c in code.co_consts if isinstance(c, int | float | str)]
+        return f"{value.__qualname__} {hashlib.sha256(repr(facts).encode()).hexdigest()[:12]}"
     text = repr(value)
-    return type(value).__name__ if " at 0x" in text else text
+    return f"{type(value).__name__} {getattr(value, '__qualname__', '')}".rstrip() if " at 0x" in text else text
+
+
+def mark_of(part: Part | None) -> str | None:
+    """Return a mark of validation data by which others can be told from them; None for none."""
+    return None if part is None else digest([part[1], part[2]])
 
 
 def hold_out(

@@ -18,10 +18,9 @@ from ..files.model import save_model
 from ..frames import Table, names_of
 from ..interpreter import using
 from ..light import LightEnsemble, accurate
-from ..losses import PseudoHuber, Quantile
 from ..preprocessing import MOST_SORTED, TargetScaler, canonical_rows, n_rows, take
 from ..sources import MANY_ROWS, chunks, is_stream, read_stream
-from .attempt import Attempt, Part, hold_out, race, sample_part, take_part
+from .attempt import Attempt, Part, hold_out, mark_of, race, sample_part, take_part
 from .checks import Checks
 from .portfolio import RACE_ROWS, Profile, fallback, profiles
 
@@ -82,19 +81,30 @@ class BaseVPBoost(Checks):
         -------
         self
         """
+        before = dict(self.__dict__)
+        try:
+            return self._fit(X, y, sample_weight, (X_val, y_val, sample_weight_val, eval_set), resume_from)
+        except BaseException:
+            # what was fitted before is as it was: a mixture of old and new would predict nonsense
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any, validation: tuple[Any, Any, Any, Any], resume_from: Any) -> Any:
+        """Check, split, choose a profile, boost and store."""
         loss_given = self._check_settings()
         going_on = self.warm_start and hasattr(self, "boosted_")
         if going_on:
             self._check_unchanged()
-        names = names_of(y)
+        names, self._file_columns = names_of(y), None
         if is_stream(X):
             names = [y] if isinstance(y, str) else None if y is None else list(y)
-            X, y = read_stream(X, y)
+            X, y, self._file_columns = read_stream(X, y)
         if going_on and resume_from is not None:
             raise ValueError("resume_from and going on by warm_start=True exclude each other; use a fresh estimator")
         inputs = self._check_inputs(X, reset=not going_on)
         target = self._check_target(y, reset=not going_on)
-        self.target_names_ = names
+        self.target_names_ = names if not going_on else self.target_names_
         if len(target) != n_rows(inputs):
             raise ValueError(f"X and y must have as many rows, got {n_rows(inputs)} and {len(target)}")
         weight = self._check_weight(sample_weight, y, n_rows(inputs), "sample_weight")
@@ -107,20 +117,19 @@ class BaseVPBoost(Checks):
         del rows  # large tables
         # a fit that goes on keeps its validation rows: they must not be trained on
         aside_by = self.seed_ if going_on else seed
-        train, held_out = self._split(data, groups, X_val, y_val, sample_weight_val, eval_set, aside_by)
+        train, held_out = self._split(data, groups, *validation, aside_by)
         self._check_trimmed(train[1])
         if going_on:
             attempt = Attempt(self, self.profile_, train, held_out, self.input_encoder_)
-            scores = self.evals_result_["validation"]
-            attempt.scores = [*scores, *[float("nan")] * (self.n_iter_ - len(scores))]
+            attempt.scores = self._earlier_scores(held_out)
             return self._boost(attempt, seed, self.boosted_)
         self.loss_, kind = self._resolve_loss(loss_given)
-        prepared, robust = self.loss_.prepare_targets(train[1]), isinstance(self.loss_, PseudoHuber | Quantile)
-        self.target_scaler_ = TargetScaler(kind).fit(prepared, train[2], robust)
+        self.target_scaler_ = TargetScaler(kind).fit(self.loss_.prepare_targets(train[1]), train[2], self.loss_.robust)
         self.race_: dict[Profile, float] = {}
         self.seed_ = seed
         if facts is not None:
             self.race_ = facts.race
+            self._check_profile(facts.profile, f"resume_from={str(resume_from)!r}")
             attempt = Attempt(self, facts.profile, train, held_out)
             return self._boost(attempt, seed, attempt.restore(resume_from, seed), recall=True)
         attempt, interrupted = self._choose_profile(train, groups, held_out, seed)
@@ -186,8 +195,15 @@ class BaseVPBoost(Checks):
         """Set the fitted attributes."""
         if boosted.status.startswith("interrupted"):
             warnings.warn(f"fit {boosted.status}; the model of those stages is kept", UserWarning, stacklevel=4)
+        if boosted.history and not boosted.ensemble.n_learners:
+            warnings.warn(
+                "no learner was accepted: the model predicts a constant (is nothing to be learnt from X, or does the "
+                "featurizer, the activation or the loss give NaN?)",
+                UserWarning,
+                stacklevel=5,
+            )
         self.profile_, self.input_encoder_, self.boosted_ = attempt.profile, attempt.encoder, boosted
-        self._begun_with = self._binding_settings()
+        self._begun_with, self._validated_on = self._binding_settings(), mark_of(attempt.held_out)
         history, scores = boosted.history, attempt.scores if attempt.held_out is not None else []
         self.history_ = {name: np.array([getattr(r, name) for r in history]) for name in Record._fields}
         self.n_iter_ = len(history)
@@ -206,8 +222,9 @@ class BaseVPBoost(Checks):
 
     def _warn_if_unfinished(self, scores: list[float]) -> None:
         """Warn if the last stages of all brought more than a hundredth of what was gained on the validation data."""
-        best, patience = float(np.nanmin(scores)), 10
-        if len(scores) > 1 and scores[-patience:][0] - best > 0.01 * (scores[0] - best):
+        best, patience = int(np.nanargmin(scores)), 10
+        gained = np.array([scores[0], scores[-patience:][0]]) - scores[best]
+        if best + 1 >= 0.75 * len(scores) and gained[1] > 0.01 * gained[0]:
             warnings.warn(
                 f"all n_estimators={self.n_estimators} stages are done and the validation score was still improving; "
                 "raise n_estimators (early stopping ends the fit in time) or learning_rate",

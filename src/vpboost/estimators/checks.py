@@ -1,5 +1,6 @@
 """What regressor and classifier check: their data, and that a fit that goes on may do so."""
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -7,15 +8,18 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from ..data import check_weights
-from ..frames import column_names, is_all_numbers, is_arrow, is_frame, is_times, read_table
+from ..frames import column_names, is_all_numbers, is_arrow, is_frame, is_times, read_table, table_of_batch
 from ..preprocessing import n_rows
 from ..sources import is_stream, read_stream
-from .attempt import Part, describe_setting, hold_out, take_part
+from .attempt import Part, describe_setting, hold_out, mark_of, take_part
 from .portfolio import LEAST_ROWS, Profile, fix
 from .settings import Settings
 
 #: Parameters that belong to a model from its first stage on. (Encodings and the like are in its profile.)
-BINDING = "loss", "featurizer", "width", "depth", "activation", "eval_metric", "validation_fraction", "dtype"
+BINDING = (
+    *("loss", "featurizer", "width", "depth", "activation", "reg_lambda"),
+    *("eval_metric", "validation_fraction", "dtype"),
+)
 
 
 class Checks(Settings):
@@ -23,7 +27,11 @@ class Checks(Settings):
 
     profile_: Profile
     kinds_: list[str] | None  #: what each column of a data frame holds (see :mod:`vpboost.frames`); None if all numbers
+    n_iter_: int
+    _file_columns: list[str] | None  #: inputs of the file that a model is fitted to
+    evals_result_: dict[str, list[float]]
     _begun_with: dict[str, str]  #: the settings that a fit was begun with
+    _validated_on: str | None  #: which data the validation scores are of
 
     def _plain(self, target: np.ndarray) -> np.ndarray:
         """Return targets in the shape of predictions."""
@@ -42,11 +50,29 @@ class Checks(Settings):
                     f"{name} cannot change while warm_start=True goes on with a model: it was begun with {name}="
                     f"{self._begun_with[name]}, got {value}; set it back, or fit afresh with warm_start=False"
                 )
-        if fix(self.profile_, self.encoding, self.inherit, self.max_features) != self.profile_:
+        self._check_profile(self.profile_, "warm_start=True")
+
+    def _check_profile(self, profile: Profile, by: str) -> None:
+        """Raise ``ValueError`` if a fit that goes on is asked for another profile than it has."""
+        if fix(profile, self.encoding, self.inherit, self.max_features) != profile:
             raise ValueError(
-                "encoding, inherit and max_features cannot change while warm_start=True goes on with a model: it has "
-                f"{self.profile_}; set them to that or to 'auto', or fit afresh with warm_start=False"
+                f"encoding, inherit and max_features cannot change while {by} goes on with a model: it has {profile}; "
+                "set them to that or to 'auto', or fit afresh"
             )
+
+    def _earlier_scores(self, held_out: Part | None) -> list[float]:
+        """Return the validation scores of the stages before a fit goes on; NaN if they were on other data, or none."""
+        scores = list(self.evals_result_["validation"])
+        known = self._validated_on is not None or not scores  # files of earlier versions do not say
+        if known and held_out is not None and mark_of(held_out) != self._validated_on:
+            scores = []
+            warnings.warn(
+                "the validation data are not those of the fit that warm_start=True goes on with: earlier scores do not "
+                "count, and rows trained on before may be among them; give the same X_val and y_val to every fit",
+                UserWarning,
+                stacklevel=5,
+            )
+        return [*scores, *[float("nan")] * (self.n_iter_ - len(scores))]
 
     def _seed(self, earlier: int | None) -> int:
         """Return the seed of a fit; one that goes on keeps its earlier seed unless ``random_state`` is a number."""
@@ -61,6 +87,10 @@ class Checks(Settings):
     def _check_inputs(self, X: Any, reset: bool) -> Any:
         if is_stream(X):
             raise TypeError(f"X must be an array or a data frame, got {type(X).__name__}; read it first")
+        if isinstance(X, np.ma.MaskedArray):
+            X = np.ma.filled(X.astype(float), np.nan)
+        if type(X).__name__ == "RecordBatch" and is_arrow(X):
+            X = table_of_batch(X)
         if hasattr(X, "collect") and not hasattr(X, "shape"):
             raise TypeError(f"X must be an array or a data frame, got {type(X).__name__}: collect it first")
         if reset:
@@ -80,8 +110,8 @@ class Checks(Settings):
         """Return a data frame read column by column: a table, or an array if all its columns are numbers."""
         if X.shape[0] == 0:
             raise ValueError(f"Found array with 0 sample(s) (shape={X.shape}) while a minimum of 1 is required.")
-        if is_frame(X):
-            column_names(X)  # each occurs once
+        if is_frame(X) and not column_names(X):
+            raise ValueError("X has no columns")
         validate_data(self, X, skip_check_array=True, reset=reset)
         table = read_table(X, None if reset else self.kinds_ or ["number"] * X.shape[1])
         if reset and set(table.kinds) != {"number"}:
@@ -91,11 +121,12 @@ class Checks(Settings):
     def _check_weight(self, sample_weight: Any, y: Any, n: int, name: str) -> np.ndarray:
         if sample_weight is None:
             return np.broadcast_to(1.0, n)  # no memory
-        weight = _check_sample_weight(sample_weight, np.zeros((n, 1)), dtype=np.float64)
+        weight = _check_sample_weight(unmasked(sample_weight, name), np.zeros((n, 1)), dtype=np.float64)
         try:
-            return check_weights(weight, n)
+            check_weights(weight, n)
         except ValueError as error:
             raise ValueError(str(error).replace("sample_weight", name)) from None
+        return of_order_one(weight)
 
     def _check_trimmed(self, target: np.ndarray) -> None:
         """Check targets once rows of weight zero are gone."""
@@ -105,16 +136,18 @@ class Checks(Settings):
     ) -> tuple[Part, Part | None]:
         """Return training and validation parts; the latter None without any."""
         if pair is not None:
-            if X_val is not None:
+            if X_val is not None or y_val is not None:
                 raise ValueError("give validation data as X_val and y_val or as eval_set, not both")
             pair = pair[0] if isinstance(pair, list) and len(pair) == 1 else pair
             if not isinstance(pair, tuple) or len(pair) != 2:
                 raise ValueError("eval_set must be one pair (X, y), or a list of one such pair")
             X_val, y_val = pair
         if is_stream(X_val):
-            X_val, y_val = read_stream(X_val, y_val)
+            X_val, y_val, _ = read_stream(X_val, y_val, self._file_columns)
         if (X_val is None) != (y_val is None):
             raise ValueError("X_val and y_val must be given together")
+        if X_val is None and w_val is not None:
+            raise ValueError("sample_weight_val goes with X_val and y_val, which are not given")
         if X_val is not None:
             inputs, target = self._check_inputs(X_val, reset=False), self._check_target(y_val, reset=False)
             if len(target) != n_rows(inputs):
@@ -130,3 +163,16 @@ class Checks(Settings):
                 "different rows none can be spared; give X_val and y_val, or set early_stopping_rounds=None"
             )
         return (data, None) if parts is None else (take_part(data, parts[0]), take_part(data, parts[1]))
+
+
+def unmasked(values: Any, name: str) -> Any:
+    """Return values, none of which may be masked: what is under the mask would be used without a word."""
+    if np.ma.is_masked(values):
+        raise ValueError(f"{name} has masked values; leave these rows out")
+    return values
+
+
+def of_order_one(weight: np.ndarray) -> np.ndarray:
+    """Return weights, huge or tiny ones divided by a power of two, which changes none of their digits."""
+    largest = weight.max()
+    return weight if 1e-100 < largest < 1e100 else np.ldexp(weight, -int(np.floor(np.log2(largest))))

@@ -12,6 +12,7 @@ from sklearn.utils.validation import column_or_1d
 
 from .. import losses
 from .base import BaseVPBoost
+from .checks import of_order_one, unmasked
 from .parameters import PARAMETERS
 
 
@@ -118,28 +119,38 @@ class VPBoostClassifier(ClassifierMixin, BaseVPBoost):
     def _check_target(self, y: Any, reset: bool) -> np.ndarray:
         if y is None:
             raise ValueError("requires y to be passed, but the target y is None")
-        labels = column_or_1d(y, warn=True)
+        labels = column_or_1d(unmasked(y, "y"), warn=True)
+        if labels.dtype == object:
+            require_one_type(labels)
         assert_all_finite(labels, input_name="y")
         check_classification_targets(labels)
         if reset:
             self.classes_ = np.unique(labels)
         unknown = ~np.isin(labels, self.classes_)
         if unknown.any():
-            raise ValueError(f"y_val must hold only classes seen in y, got {labels[unknown][0]!r}")
+            raise ValueError(
+                f"y_val must hold only classes seen in y (of the first fit), got {str(labels[unknown][0])!r}"
+            )
         return np.searchsorted(self.classes_, labels).astype(np.int32)
 
     def _check_weight(self, sample_weight: Any, y: Any, n: int, name: str) -> np.ndarray:
         weight = super()._check_weight(sample_weight, y, n, name)
         if self.class_weight is None:
             return weight
-        by_class = compute_sample_weight(self.class_weight, np.asarray(y).reshape(-1))
+        labels = np.asarray(y).reshape(-1)
+        if name == "sample_weight":
+            by_class = compute_sample_weight(self.class_weight, labels)
+            first = np.unique(np.searchsorted(self.classes_, labels), return_index=True)[1]
+            self._weights_of_classes = by_class[first]
+        else:  # "balanced" is so in the training data
+            by_class = self._weights_of_classes[np.searchsorted(self.classes_, labels)]
         bad = ~(np.isfinite(by_class) & (by_class >= 0))
         if bad.any():
             raise ValueError(f"class_weight must have finite weights that are not negative, got {by_class[bad][0]:g}")
         combined = weight * by_class
         if not combined.any():
             raise ValueError("class_weight and sample_weight leave no row with a positive weight")
-        return combined / combined.max()
+        return of_order_one(combined)
 
     def _check_trimmed(self, target: np.ndarray) -> None:
         n_classes = len(np.unique(target))
@@ -153,6 +164,16 @@ class VPBoostClassifier(ClassifierMixin, BaseVPBoost):
     def _resolve_loss(self, loss: Any) -> tuple[losses.Loss, str]:
         n_classes = len(self.classes_)
         return (losses.BinaryCrossEntropy() if n_classes == 2 else losses.MulticlassCrossEntropy(n_classes)), "none"
+
+
+def require_one_type(labels: np.ndarray) -> None:
+    """Raise ``ValueError`` if labels are missing, or cannot be put in order because they are of several types."""
+    types = {type(label) for label in labels}
+    if any(kind.__name__ in ("NoneType", "NAType", "NaTType") for kind in types):
+        raise ValueError("y has missing labels; leave these rows out")
+    if len({str if issubclass(kind, str) else kind for kind in types}) > 1:
+        names = ", ".join(sorted(kind.__name__ for kind in types))
+        raise ValueError(f"y must have labels of one type, got {names}; make text of them all")
 
 
 CLASS_WEIGHT = """

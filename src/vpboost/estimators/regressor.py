@@ -8,9 +8,14 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_array
 
 from .. import losses
+from ..frames import column_values, in_order, is_frame
 from ..suggest import did_you_mean
 from .base import BaseVPBoost
+from .checks import unmasked
 from .parameters import PARAMETERS
+
+#: Targets may not be larger: predictions, and differences of them, must be numbers.
+LARGEST = 1e300
 
 REGRESSION_LOSSES = {
     "squared_error": losses.SquaredError,
@@ -68,9 +73,15 @@ class VPBoostRegressor(RegressorMixin, BaseVPBoost):
     def _check_target(self, y: Any, reset: bool) -> np.ndarray:
         if y is None:
             raise ValueError("requires y to be passed, but the target y is None")
-        target = check_array(y, ensure_2d=False, dtype="numeric", input_name="y")
+        if not reset and is_frame(y) and self.target_names_ is not None:
+            y = in_order(y, self.target_names_)
+        if hasattr(y, "dtype") and hasattr(y, "to_numpy"):  # a column of a data frame, of decimals, say
+            y = column_values(y)
+        target = check_array(unmasked(y, "y"), ensure_2d=False, dtype="numeric", input_name="y")
         if target.dtype.kind not in "biuf":
             raise ValueError(f"y must be numeric, got dtype {target.dtype}")
+        if target.size and np.abs(target.astype(np.float64)).max() > LARGEST:
+            raise ValueError(f"y must be smaller than {LARGEST:g} in size, got {np.abs(target).max():g}; rescale it")
         if reset:
             self.single_output_ = target.ndim == 1
             self.n_outputs_ = 1 if target.ndim == 1 else target.shape[1]
@@ -86,16 +97,26 @@ class VPBoostRegressor(RegressorMixin, BaseVPBoost):
                 known = sorted(REGRESSION_LOSSES)
                 raise ValueError(f"loss must be one of {known}, a loss or a function, got {loss!r}{hint}")
             return REGRESSION_LOSSES[loss]()
+        if isinstance(loss, losses.BinaryCrossEntropy | losses.MulticlassCrossEntropy):
+            raise ValueError(f"loss must be one of regression, got {type(loss).__name__}; use VPBoostClassifier")
         if isinstance(loss, losses.Loss):
             return loss
+        if isinstance(loss, type) and issubclass(loss, losses.Loss):
+            raise TypeError(f"loss must be an object, not the class {loss.__name__}: give {loss.__name__}()")
         if callable(loss):
             return losses.CustomLoss(loss)
         raise TypeError(f"loss must be a name, a loss or a JAX function, got {type(loss).__name__}")
 
     def _resolve_loss(self, loss: losses.Loss) -> tuple[losses.Loss, str]:
+        outputs = getattr(loss, "outputs", None)
+        if outputs is not None and outputs != self.n_outputs_:
+            raise ValueError(
+                f"loss predicts outputs={outputs} numbers a row, y has {self.n_outputs_}; use vpboost.boost for a loss "
+                "with other numbers of predictions and targets"
+            )
         if isinstance(loss, losses.LogLink):
             return loss, "log"
-        scaled = isinstance(loss, losses.SquaredError | losses.PseudoHuber | losses.Quantile)
+        scaled = isinstance(loss, losses.SquaredError) or loss.robust
         return loss, "standard" if scaled else "none"
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from .. import featurizers
+from ..arguments import check_dtype
 from ..callbacks import check_callbacks
 from ..interpreter import ENGINES
 from ..metrics import score_function
@@ -134,12 +135,26 @@ class Settings(BaseEstimator):
                 f"n_estimators={self.n_estimators} must be at least the {self.n_iter_} stages already fitted when "
                 "warm_start=True"
             )
+        for name in ("reg_lambda", "reg_theta", "rho_accept", "rho_small", "gamma_up", "gamma_down"):
+            if not is_number(getattr(self, name)):
+                raise ValueError(f"{name} must be a number, got {getattr(self, name)!r}")
+        for name in ("step_size", "tol"):
+            if getattr(self, name) is not None and not is_number(getattr(self, name)):
+                raise ValueError(f"{name} must be a number or None, got {getattr(self, name)!r}")
+        if not isinstance(self.warm_start, bool | np.bool_):
+            raise ValueError(f"warm_start must be True or False, got {self.warm_start!r}")
+        if not isinstance(self.verbose, int | np.integer) or self.verbose < 0:  # True is 1
+            raise ValueError(f"verbose must be 0 or 1, got {self.verbose!r}")
+        if self.random_state is True or self.random_state is False:
+            raise ValueError(f"random_state must be a whole number, a RandomState or None, got {self.random_state!r}")
+        check_dtype(self.dtype)
         if self.learning_rate != "auto" and not (is_number(self.learning_rate) and 0 < self.learning_rate <= 1):
             raise ValueError(f"learning_rate must be 'auto' or in (0, 1], got {self.learning_rate!r}")
-        if not 0 < self.validation_fraction < 1:
+        if not is_number(self.validation_fraction) or not 0 < self.validation_fraction < 1:
             raise ValueError(f"validation_fraction must be in (0, 1), got {self.validation_fraction!r}")
         rounds = self.early_stopping_rounds
-        if rounds not in ("auto", None) and (not isinstance(rounds, int | np.integer) or rounds < 1):
+        whole = isinstance(rounds, int | np.integer) and not isinstance(rounds, bool)
+        if not (rounds is None or (isinstance(rounds, str) and rounds == "auto") or (whole and rounds >= 1)):
             raise ValueError(f"early_stopping_rounds must be a number of at least 1, 'auto' or None, got {rounds!r}")
         check_callbacks(self.callbacks)
         if self.engine != "auto" and self.engine not in ENGINES:

@@ -1,6 +1,7 @@
 """Files written whole or not at all, and never in place of something that is not a file."""
 
 import contextlib
+import errno
 import hashlib
 import os
 import socket
@@ -37,14 +38,26 @@ def replacing(path: Any) -> Iterator[Path]:
             _give_permissions(temporary, old)
         yield temporary
         _flush(temporary, os.O_WRONLY)
-        os.replace(temporary, target)
-    except BaseException:
+        _put_in_place(temporary, target)
+    except BaseException as error:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            error = OSError(f"{target} cannot be written: {error.strerror}")
         with contextlib.suppress(OSError):  # the first error counts
             temporary.unlink()
-        raise
+        raise error
     if os.name == "posix":  # the new name itself must survive a power cut
         with contextlib.suppress(OSError):  # not every file system can do this, and the file is there already
             _flush(target.parent, os.O_RDONLY)
+
+
+def _put_in_place(temporary: Path, target: Path) -> None:
+    """Let a finished file take the place of another; where that is not possible, keep it beside it and say so."""
+    try:
+        os.replace(temporary, target)
+    except OSError as error:  # mounted as a file, or another user's in a shared folder
+        kept = target.with_name(f"{target.name}.new")
+        os.replace(temporary, kept)
+        raise OSError(f"{target} cannot be replaced ({error.strerror}); the new file is kept as {kept}") from error
 
 
 def write_file(path: Any, data: bytes) -> None:

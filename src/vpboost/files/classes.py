@@ -35,7 +35,7 @@ def plain_label(value: Any) -> Any:
     value = value.item() if isinstance(value, np.generic) else value
     for kind in (bool, str, int, float):
         if isinstance(value, kind):
-            return kind(value)
+            return str.__str__(value) if kind is str else kind(value)  # an Enum of texts would give its name
     raise TypeError(
         f"class {brief(value)} of type {type(value).__name__} cannot be saved; encode y as text or numbers before fit"
     )

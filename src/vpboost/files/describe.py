@@ -196,6 +196,9 @@ def fill_stacked(reader: Reader, module: Any, arrays: dict[str, np.ndarray], n_l
         what = f"array {brief(f'theta.{name}')}"
         reader.require(array.shape[:1] == (n_learners,), f"has {what} for another number of learners")
         reader.require(bool(np.isfinite(array).all()), f"has NaN or infinite numbers in {what}")
+        largest = 100.0 if name.endswith("log_widths") else 1e31  # beyond, features are NaN somewhere
+        sound = array.dtype.kind != "f" or not array.size or float(np.abs(array).max()) <= largest
+        reader.require(sound, f"has huge numbers in {what}: its predictions are not finite")
     filled = fill(module, arrays)
     inner = filled.featurizer if isinstance(filled, WithBias) else filled
     if isinstance(inner, SomeColumns):

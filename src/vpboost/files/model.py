@@ -150,7 +150,7 @@ def to_parts(model: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         "feature_names": [str(n) for n in model.feature_names_in_] if hasattr(model, "feature_names_in_") else None,
         "target_names": model.target_names_,
         **{"profile": list(model.profile_), "race": [list(profile) for profile in model.race_], "seed": model.seed_},
-        **{"status": boosted.status, "best_iteration": model.best_iteration_},
+        **{"status": boosted.status, "best_iteration": model.best_iteration_, "validated_on": model._validated_on},
     }
     arrays = {
         **{
@@ -203,6 +203,8 @@ def from_parts(reader: Reader, featurizer: Any, loss: Any) -> Any:
     reg_lambda = float(reader.array("reg_lambda", (), finite=False))
     reader.require(reg_lambda >= 0, f"says λ_w = {reg_lambda}")
     model.boosted_ = Boosted(ensemble, history, reader.entry("status", str), reg_lambda)
+    # files of earlier versions do not say
+    model._validated_on = reader.entry("validated_on", str, None) if "validated_on" in reader.content else None
     # what is not stored may be set again before the model is fitted further
     model._begun_with = {name: text for name, text in model._binding_settings().items() if name not in dropped}
     model._keep(

@@ -1,7 +1,7 @@
 """The contract of a loss, and the best constant prediction."""
 
 import abc
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -19,6 +19,9 @@ Values = Float[Array, "*rows"]
 
 class Loss(eqx.Module):
     """A convex, twice differentiable loss per sample. Subclass it, or wrap a function in :class:`CustomLoss`."""
+
+    #: Whether single targets have little influence, however far they lie.
+    robust: ClassVar[bool] = False
 
     @abc.abstractmethod
     def value(self, prediction: Rows, target: Array) -> Values:
@@ -153,3 +156,8 @@ def require_number(name: str, value: Any, low: float, high: float, allowed: str,
     number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
     if not number or not low < value < high:
         raise ValueError(f"{name} must be {allowed}, got {value!r}{hint}")
+
+
+def plain_number(value: Any) -> Any:
+    """Return NumPy's numbers as Python's: settings of a loss belong to its compiled programs."""
+    return value.item() if isinstance(value, np.generic) else value

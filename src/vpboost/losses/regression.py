@@ -1,6 +1,6 @@
 """Losses of real, positive and count targets, any number of outputs."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -9,7 +9,17 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..curvature import Curvature, Diagonal, ScaledIdentity
-from .base import Loss, Rows, Values, away_from_zero, newton_constant_near, real_targets, require_number, weighted_mean
+from .base import (
+    Loss,
+    Rows,
+    Values,
+    away_from_zero,
+    newton_constant_near,
+    plain_number,
+    real_targets,
+    require_number,
+    weighted_mean,
+)
 
 
 class SquaredError(Loss):
@@ -42,7 +52,8 @@ class PseudoHuber(Loss):
         The residual δ > 0 at which the loss turns from quadratic to linear.
     """
 
-    delta: float = eqx.field(static=True, default=1.0)
+    robust: ClassVar[bool] = True
+    delta: float = eqx.field(static=True, default=1.0, converter=plain_number)
 
     def __check_init__(self) -> None:
         require_number("delta", self.delta, 0, np.inf, "positive and finite")
@@ -74,8 +85,9 @@ class Quantile(Loss):
         The width s > 0, in units of y, over which the kink is rounded off.
     """
 
-    level: float = eqx.field(static=True, default=0.5)
-    smoothing: float = eqx.field(static=True, default=0.05)
+    robust: ClassVar[bool] = True
+    level: float = eqx.field(static=True, default=0.5, converter=plain_number)
+    smoothing: float = eqx.field(static=True, default=0.05, converter=plain_number)
 
     def __check_init__(self) -> None:
         several = "; fit one model for each level" if isinstance(self.level, list | tuple) else ""
@@ -155,7 +167,7 @@ class Tweedie(LogLink):
         The variance power p in (1, 2): near 1 like counts, near 2 like Gamma.
     """
 
-    power: float = eqx.field(static=True, default=1.5)
+    power: float = eqx.field(static=True, default=1.5, converter=plain_number)
 
     def __check_init__(self) -> None:
         require_number("power", self.power, 1, 2, "in (1, 2)", " (use Poisson for 1 and Gamma for 2)")

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from sklearn.utils.validation import check_is_fitted
 
-from ..frames import column_values, is_arrow, is_frame
+from ..frames import as_numbers, column_values, is_arrow, is_frame, is_times
 from ..predictor import is_missing
 from .figures import BLUE, GREY, axes_or_new
 from .names import (
@@ -173,16 +173,17 @@ def grid_of(values: Any, kind: str, n_points: int) -> Any:
         numbers = np.asarray(column_values(values), float)
         low, high = np.nanquantile(numbers, [0.02, 0.98])
         return np.linspace(*((low, high) if low < high else (np.nanmin(numbers), np.nanmax(numbers))), n_points)
-    times = sorted(value for value in values if not is_missing(value))
-    low, high = (times[round(share * (len(times) - 1))] for share in (0.02, 0.98))
-    low, high = (low, high) if low < high else (times[0], times[-1])
-    return [low + (high - low) * share for share in np.linspace(0, 1, n_points).tolist()]
+    times = as_numbers(column_values(values), {"dates": "datetime", "durations": "timedelta"}[kind], "of X")
+    low, high = np.nanquantile(times, [0.02, 0.98])
+    low, high = (low, high) if low < high else (np.nanmin(times), np.nanmax(times))
+    spans = (1e6 * np.linspace(low, high, n_points)).astype("timedelta64[us]")
+    return spans if kind == "durations" else np.datetime64(0, "us") + spans
 
 
 def with_column(rows: Any, column: int, values: Any) -> Any:
     """Return rows with other values in one column, or one value in all of it."""
     if not is_frame(rows):
-        table = np.array(rows, dtype=float)
+        table = rows.copy() if is_times(rows) else np.array(rows, dtype=float)
         table[:, column] = values
         return table
     name = rows.columns[column]
