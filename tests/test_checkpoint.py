@@ -351,3 +351,16 @@ def test_a_model_may_take_the_place_of_its_checkpoint(tmp_path):
     model = VPBoostRegressor(**SHORT, max_features=np.float32(0.5), callbacks=[Checkpoint(tmp_path / "fit", every=1)])
     model.fit(X, y).save_model(tmp_path / "fit")
     np.testing.assert_array_equal(load_model(tmp_path / "fit").predict(X), model.predict(X))
+
+
+def test_a_checkpoint_of_more_stages_than_wanted(tmp_path):
+    X = np.random.default_rng(0).normal(size=(120, 2))
+    options = {"max_steps": 3, "width": 3, "early_stopping_rounds": None}
+    checkpoint = Checkpoint(tmp_path / "c", every=2)
+    VPBoostRegressor(n_estimators=4, **options, callbacks=[checkpoint]).fit(X, X[:, 0])
+    with pytest.raises(CheckpointError, match="holds 4 stages, more than n_estimators=2"):
+        VPBoostRegressor(n_estimators=2, **options).fit(X, X[:, 0], resume_from=tmp_path / "c")
+    with pytest.raises(CheckpointError, match=r"a fit with other settings \(learning_rate\)"):
+        VPBoostRegressor(n_estimators=9, learning_rate=0.3, **options).fit(X, X[:, 0], resume_from=tmp_path / "c")
+    same = {**options, "max_steps": np.int64(3)}
+    assert VPBoostRegressor(n_estimators=5, **same).fit(X, X[:, 0], resume_from=tmp_path / "c").n_iter_ == 5

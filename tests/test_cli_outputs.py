@@ -4,6 +4,7 @@ import gzip
 import os
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -217,3 +218,30 @@ def test_broken_pipes_and_closed_error_streams(files):
     assert (found.returncode, found.stdout, found.stderr) == (141, "a,b,y,predicted_y\n", "")
     found = shell("$V predict m.vpboost nothing.csv 2>&-")
     assert (found.returncode, found.stdout) == (1, ""), "no message where the predictions belong"
+
+
+def test_pipes_where_only_files_will_do(files, capsys):
+    os.mkfifo("pipe.parquet")
+    assert "is not a regular file" in fail(capsys, "predict", "m.vpboost", "pipe.parquet")
+    os.mkdir("export")
+    os.mkfifo("export/predictor.py")
+    assert "is not a regular file" in fail(capsys, "export", "m.vpboost", "--to", "numpy", "-o", "export")
+
+
+def test_long_names_make_short_messages(files, capsys):
+    name = "n" * 3_000_000
+    (files / "long.csv").write_text(f"{name},y\n1,2\n3,4\n")
+    assert len(fail(capsys, "train", "long.csv", "--target", "z")) < 3000
+
+
+@pytest.mark.filterwarnings("default:mind the gap")
+def test_warnings_are_lines_without_places(files, capsys, monkeypatch):
+    from vpboost.cli import commands
+
+    def load(path):
+        warnings.warn("mind the gap", UserWarning, stacklevel=2)
+        raise ValueError("no model")
+
+    monkeypatch.setattr(commands, "load", load)
+    assert run("evaluate", "m.vpboost", "t.csv") == 1
+    assert capsys.readouterr().err == "vpboost: warning: mind the gap\nvpboost: no model\n"

@@ -265,3 +265,76 @@ def test_arrays_of_dates_alone(tmp_path):
     for unit in ("s", "ns"):
         times = NUMPY[:, None].astype(f"datetime64[{unit}]")
         np.testing.assert_allclose(Predictor(tmp_path / "m").predict(times), model.predict(times), atol=1e-9)
+
+
+def test_masked_arrays():
+    table, y = np.random.default_rng(0).normal(size=(300, 2)), DAYS / 2000
+    mask = np.zeros((300, 2), bool)
+    mask[::3, 0] = True
+    missing = np.where(mask, np.nan, table)
+    masked = np.ma.masked_array(table, mask)
+    expected = VPBoostRegressor(**PLAIN).fit(missing, y).predict(missing)
+    np.testing.assert_array_equal(VPBoostRegressor(**PLAIN).fit(masked, y).predict(masked), expected)
+    hidden = np.ma.masked_array(y, mask[:, 0])
+    for given in ({"y": hidden}, {"y": y, "sample_weight": np.ma.masked_array(np.ones(300), mask[:, 0])}):
+        with pytest.raises(ValueError, match="has masked values; leave these rows out"):
+            VPBoostRegressor(**PLAIN).fit(table, **given)
+
+
+def test_tables_of_every_make():
+    """Each used to end in a deep error, or to be read by position."""
+    plain = {"a": DAYS.astype(float), "c": ["u", "v", None] * 100}
+    frame = pd.DataFrame(plain)
+    expected = VPBoostRegressor(**PLAIN).fit(frame, DAYS).predict(frame)
+    batch = pa.record_batch(plain)
+    model = VPBoostRegressor(**PLAIN).fit(batch, DAYS)
+    np.testing.assert_array_equal(model.predict(batch), expected)
+    with pytest.raises(ValueError, match="feature names should match"):
+        model.predict(batch.select(["c", "a"]))
+    sparse = pd.DataFrame({"a": pd.arrays.SparseArray(np.where(DAYS > 1000, DAYS, np.nan))})
+    dense = pd.DataFrame({"a": np.where(DAYS > 1000, DAYS, np.nan)})
+    found = VPBoostRegressor(**PLAIN).fit(sparse, DAYS).predict(sparse)
+    np.testing.assert_array_equal(found, VPBoostRegressor(**PLAIN).fit(dense, DAYS).predict(dense))
+    dates = pd.DataFrame({"d": pd.Series([m.date() for m in MOMENTS], dtype="date32[pyarrow]")})
+    assert VPBoostRegressor(**PLAIN).fit(dates, np.sin(DAYS / 300)).score(dates, np.sin(DAYS / 300)) > 0.99
+    nothing = pd.DataFrame({"a": DAYS, "t": pd.Series([None] * 300, dtype="string")})
+    model = VPBoostRegressor(**PLAIN).fit(nothing, DAYS)
+    assert model.kinds_ == ["number", "category"]
+    assert np.isfinite(model.predict(nothing.assign(t="new"))).all()
+    nested = pl.DataFrame({"a": DAYS, "b": [[1.0, 2.0]] * 300}, schema_overrides={"b": pl.Array(pl.Float64, 2)})
+    with pytest.raises(ValueError, match="column 'b' of X holds values of type"):
+        VPBoostRegressor(**PLAIN).fit(nested, DAYS)
+    with pytest.raises(ValueError, match="X has no columns"):
+        VPBoostRegressor(**PLAIN).fit(pd.DataFrame(index=range(300)), DAYS)
+
+
+@pytest.mark.parametrize("make", [pl.Series, pa.array, lambda v: pd.Series(v, dtype=object)])
+def test_targets_that_are_decimals(make):
+    y = [decimal.Decimal(int(day)) for day in DAYS]
+    model = VPBoostRegressor(**PLAIN).fit(DAYS[:, None], make(y))
+    np.testing.assert_array_equal(
+        model.predict([[5]]), VPBoostRegressor(**PLAIN).fit(DAYS[:, None], DAYS).predict([[5]])
+    )
+
+
+def test_levels_that_are_dates_are_the_same_in_every_type():
+    days = [datetime.date(2020, 1, 1 + i % 3) for i in range(300)]
+    as_dates = pd.DataFrame({"c": pd.Categorical(days)})
+    model = VPBoostRegressor(**PLAIN).fit(as_dates, np.arange(300) % 3)
+    for other in (pd.to_datetime(days), pd.to_datetime(days).tz_localize("UTC"), np.array(days, "datetime64[D]")):
+        found = model.predict(pd.DataFrame({"c": pd.Categorical(other)}))
+        np.testing.assert_array_equal(found, model.predict(as_dates))
+    texts = read_table(pd.DataFrame({"c": ["NaT", "<NA>", None, "a"] * 75})).texts[0]
+    assert set(texts) == {"NaT", "<NA>", "<missing>", "a"}
+
+
+def test_labels_that_are_missing_or_mixed():
+    from vpboost import VPBoostClassifier
+
+    for labels, message in [
+        (["a", "b", None] * 100, "y has missing labels; leave these rows out"),
+        (["a", "b", pd.NA] * 100, "y has missing labels"),
+        (["a", "b", 3] * 100, "y must have labels of one type, got int, str"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            VPBoostClassifier().fit(DAYS[:, None], np.array(labels, dtype=object))

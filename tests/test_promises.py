@@ -225,3 +225,25 @@ def test_what_a_file_does_not_hold_may_be_set_again(tmp_path):
     model.save_model(tmp_path / "m")
     again = load_model(tmp_path / "m").set_params(eval_metric=metric, n_estimators=10)
     assert again.fit(X, Y).n_iter_ == 10
+
+
+@pytest.mark.parametrize("options", [{"featurizer": "fourier"}, {"activation": "sin"}])
+def test_waves_are_predicted_alike_far_away(options):
+    model = VPBoostRegressor(**PLAIN, **options).fit(X, Y)
+    rows = 1e5 * np.tile(X, (5, 1))
+    np.testing.assert_allclose(model.predict(rows)[:300], model.predict(rows[:300]), atol=2e-6 * Y.std())
+
+
+def test_targets_near_the_limit():
+    for loss, scale in (("gamma", 1e250), ("poisson", 1e250), ("squared_error", 1e297)):
+        y = np.exp(X[:, 0]) * scale
+        model = VPBoostRegressor(**PLAIN, loss=loss, activation="relu").fit(X, y)
+        assert np.isfinite(model.predict([[1e7, 0.0], [-1e7, 0.0], [0.0, 0.0]])).all()
+    with pytest.raises(ValueError, match=r"y must be smaller than 1e\+300 in size, got 1e\+308; rescale it"):
+        VPBoostRegressor().fit(X, np.where(Y > 0, 1e308, 0.0))
+
+
+def test_predictions_under_strict_floating_point():
+    model = VPBoostRegressor(**PLAIN, activation="silu").fit(X, Y)
+    with np.errstate(all="raise"):
+        assert np.isfinite(model.predict([[1e9, -1e9]])).all()

@@ -1,6 +1,7 @@
 """Whatever fit accepts can be saved, and what was saved can be loaded: by load_model and by the NumPy predictor."""
 
 import datetime
+import enum
 import warnings
 from functools import partial
 
@@ -320,3 +321,16 @@ def test_a_description_that_nobody_could_read_is_not_written():
     assert content == {"a": 0.5, "b": [3, True]}
     with pytest.raises(TypeError, match="of type complex128 cannot be saved"):
         pack({"a": np.complex128(1)}, {})
+
+
+def test_labels_that_are_texts_of_an_enumeration(tmp_path):
+    class Colour(str, enum.Enum):  # noqa: UP042  (whose str() is its name)
+        RED = "r"
+        BLUE = "b"
+
+    y = np.array([Colour.RED, Colour.BLUE] * 20, dtype=object)
+    table = np.random.default_rng(0).normal(size=(40, 2))
+    model = VPBoostClassifier(n_estimators=2, max_steps=3, width=3).fit(table, y)
+    model.save_model(tmp_path / "m")
+    assert set(load_model(tmp_path / "m").predict(table)) <= {"r", "b"}
+    assert load_model(tmp_path / "m").predict(table).tolist() == [colour.value for colour in model.predict(table)]

@@ -136,3 +136,28 @@ def test_bad_streams_get_clear_errors(tmp_path):
             read_stream(given, target)
     with pytest.raises(FileNotFoundError, match="there is no such file"):
         VPBoostRegressor().fit("nowhere.parquet", "y")
+
+
+def test_validation_files_are_read_by_name(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+
+    X, y = table(300)
+    content = pa.table({**{f"x{j}": X[:, j] for j in range(3)}, "target": y})
+    parquet.write_table(content, tmp_path / "t.parquet")
+    parquet.write_table(content.select(["x2", "target", "x0", "x1"]), tmp_path / "turned.parquet")
+    parquet.write_table(content.select(["x2", "target", "x0"]), tmp_path / "less.parquet")
+    fits = [
+        VPBoostRegressor(**QUICK).fit(tmp_path / "t.parquet", "target", X_val=tmp_path / name, y_val="target")
+        for name in ("t.parquet", "turned.parquet")
+    ]
+    assert fits[0].evals_result_ == fits[1].evals_result_
+    with pytest.raises(ValueError, match="input 'x1' is not a column of"):
+        VPBoostRegressor(**QUICK).fit(tmp_path / "t.parquet", "target", X_val=tmp_path / "less.parquet", y_val="target")
+
+
+@pytest.mark.parametrize("kind", ["datetime64[s]", "complex128", "U3"])
+def test_batches_must_be_numbers(kind):
+    batch = np.zeros((50, 2)).astype(kind)
+    with pytest.raises(ValueError, match="each batch of X must hold numbers, got values of type"):
+        VPBoostRegressor(**QUICK).fit(iter([(batch, np.arange(50.0))]), None)

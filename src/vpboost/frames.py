@@ -115,7 +115,8 @@ def is_all_numbers(X: Any) -> bool:
         values = None if sparse or is_declared(column) else column_values(column)
         return values is not None and values.ndim == 1 and values.dtype.kind in "biuf"
 
-    return all(is_plain(column) for _, column in frame_columns(X))
+    columns = frame_columns(X)
+    return bool(columns) and all(is_plain(column) for _, column in columns)
 
 
 def read_table(X: Any, kinds: list[str] | None = None) -> Table:
@@ -160,7 +161,7 @@ def column_values(column: Any) -> np.ndarray:
     if is_arrow(column):
         decoded = column.dictionary_decode() if is_declared(column) and hasattr(column, "dictionary_decode") else column
         values = decoded.cast(decoded.type.value_type) if str(decoded.type).startswith("dictionary") else decoded
-        return np.asarray(values.to_numpy())
+        return np.asarray(values)
     if name == "category":  # pandas; as objects at once: whole numbers beside missing values would turn into floats
         return np.asarray(column.astype(object), dtype=object)
     if name.startswith("period"):
@@ -185,7 +186,8 @@ def find_kind(values: np.ndarray, declared: bool, name: Any) -> str:
     known |= dict.fromkeys("biuf", "number")
     if values.ndim == 1 and values.dtype.kind in known:
         return known[values.dtype.kind]
-    types = types_of(values) if values.ndim == 1 and values.dtype.kind == "O" else {values.dtype.type}
+    types = types_of(values) if values.dtype.kind == "O" else {values.dtype.type}
+    types = types if values.ndim == 1 else {np.ndarray}  # several values in a row
     for kind, members in (("number", NUMBERS), ("datetime", DATES), ("timedelta", SPANS)):
         if all(issubclass(one, members) for one in types):
             return kind

@@ -75,7 +75,7 @@ class VPBoostRegressor(RegressorMixin, BaseVPBoost):
             raise ValueError("requires y to be passed, but the target y is None")
         if not reset and is_frame(y) and self.target_names_ is not None:
             y = in_order(y, self.target_names_)
-        if hasattr(y, "dtype") and hasattr(y, "to_numpy"):  # a column of a data frame, of decimals, say
+        if hasattr(y, "to_numpy") and not is_frame(y):  # a column of a data frame, of decimals, say
             y = column_values(y)
         target = check_array(unmasked(y, "y"), ensure_2d=False, dtype="numeric", input_name="y")
         if target.dtype.kind not in "biuf":
