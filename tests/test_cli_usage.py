@@ -1,6 +1,5 @@
 """Wrong usage, near misses, losses with a number, and reports about the right rows."""
 
-import inspect
 import re
 
 import numpy as np
@@ -219,7 +218,6 @@ def test_a_report_that_fails_comes_after_the_model(table, tmp_path, capsys, monk
     assert (tmp_path / "r.html").read_text() == "old"
 
 
-@pytest.mark.skipif("about" not in inspect.signature(vpboost.plotting.report).parameters, reason="needs about")
 def test_pages_say_what_they_are_about(table, tmp_path, capsys):
     page = tmp_path / "r.html"
     command = ["train", table, "--target", "y", "-o", tmp_path / "m", *QUICK, "--report", page]
