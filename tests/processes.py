@@ -6,7 +6,7 @@ import sys
 
 
 def run_as_users_do(script, *arguments):
-    """Run a script without the suite's settings of XLA and JAX, warnings (but of short fits) as errors; return what it prints."""
+    """Run a script without the suite's settings of XLA and JAX, warnings (not of short fits) errors; return output."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("XLA_", "JAX_"))}
     command = [sys.executable, "-W", "error", "-W", "ignore:all n_estimators", "-c", script, *arguments]
     result = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)

@@ -1,7 +1,9 @@
+import contextlib
 import io
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 
@@ -10,6 +12,7 @@ import pandas as pd
 import pytest
 
 from vpboost import load_model
+from vpboost.cli.interrupts import Interrupts
 from vpboost.cli.main import main
 from vpboost.files.container import pack, unpack
 
@@ -290,3 +293,14 @@ def test_other_column_order_missing_texts_and_plain_terminals(folder, tmp_path, 
     names = ",".join([*(f"column_{i}" for i in range(9000)), "column_5", "y"])
     wide = bad(tmp_path, "wide.csv", names + "\n" + ",".join(["1"] * 9002) + "\n")
     assert "more than one column 'column_5'" in fail(capsys, "train", wide, "--target", "y")
+
+
+def test_a_lost_interrupt_is_raised_after_the_stage():
+    before = signal.getsignal(signal.SIGINT)
+    with Interrupts() as interrupts:
+        interrupts.after_stage(None)
+        with contextlib.suppress(KeyboardInterrupt):  # as the clean-up of others does
+            signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            interrupts.after_stage(None)
+    assert signal.getsignal(signal.SIGINT) is before

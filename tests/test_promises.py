@@ -247,3 +247,16 @@ def test_predictions_under_strict_floating_point():
     model = VPBoostRegressor(**PLAIN, activation="silu").fit(X, Y)
     with np.errstate(all="raise"):
         assert np.isfinite(model.predict([[1e9, -1e9]])).all()
+
+
+def test_low_quantiles_of_skewed_targets():
+    """Rounded off over a twentieth of the spread, the loss put the lowest tenth below zero: none were covered."""
+    rng = np.random.default_rng(0)
+    table, fresh = rng.normal(size=(1500, 1)), np.exp(2 * rng.normal(size=20_000))
+    y = np.exp(2 * rng.normal(size=1500))
+    for level in (0.05, 0.1):
+        model = VPBoostRegressor(loss=Quantile(level), **PLAIN).fit(table, y)
+        assert model.loss_.smoothing < 0.01
+        assert 0.6 * level < np.mean(fresh <= np.median(model.predict(table))) < 1.6 * level
+    assert VPBoostRegressor(loss=Quantile(0.9), **PLAIN).fit(X, Y).loss_ == Quantile(0.9)
+    assert VPBoostRegressor(loss=Quantile(0.9), **PLAIN).fit(X, np.round(Y) * 0).loss_ == Quantile(0.9)

@@ -12,6 +12,7 @@ import numpy as np
 from ..predictor import level_name
 from ..suggest import did_you_mean
 from .errors import CommandError
+from .interrupts import Interrupts
 from .options import parameters_of
 from .summary import read_model_file, summary_of
 
@@ -47,8 +48,9 @@ def train(options: argparse.Namespace) -> None:
     resume = options.checkpoint if options.checkpoint and Path(options.checkpoint).exists() else None
     began = time.perf_counter()
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), Interrupts() as interrupts:
             warnings.filterwarnings("ignore", message="fit interrupted")  # said below
+            model.callbacks.append(interrupts)
             validation = dict(zip(("X_val", "y_val", "sample_weight_val"), held_out or (), strict=False))
             model.fit(*data, **validation, resume_from=resume)
     except CheckpointError as error:

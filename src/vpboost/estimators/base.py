@@ -124,7 +124,9 @@ class BaseVPBoost(Checks):
             attempt.scores = self._earlier_scores(held_out)
             return self._boost(attempt, seed, self.boosted_)
         self.loss_, kind = self._resolve_loss(loss_given)
-        self.target_scaler_ = TargetScaler(kind).fit(self.loss_.prepare_targets(train[1]), train[2], self.loss_.robust)
+        prepared, weight = self.loss_.prepare_targets(train[1]), train[2]
+        self.target_scaler_ = TargetScaler(kind).fit(prepared, weight, self.loss_.robust)
+        self.loss_ = self.loss_.adapted(self.target_scaler_.transform(prepared), weight)
         self.race_: dict[Profile, float] = {}
         self.seed_ = seed
         if facts is not None:

@@ -43,6 +43,10 @@ class Loss(eqx.Module):
         """Return K, the number of values predicted per sample, for prepared targets."""
         return target.shape[1]
 
+    def adapted(self, target: np.ndarray, weight: np.ndarray) -> "Loss":
+        """Return the loss as it suits these targets, scaled to order one; the estimators ask for it."""
+        return self
+
     def check(self, target: Array, constant: Float[Array, " k"]) -> None:
         """Raise ``ValueError`` if this loss cannot be trained on these prepared targets near a constant prediction."""
 

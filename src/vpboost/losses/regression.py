@@ -82,7 +82,8 @@ class Quantile(Loss):
     level : float, default=0.5
         The quantile τ in (0, 1) to predict.
     smoothing : float, default=0.05
-        The width s > 0, in units of y, over which the kink is rounded off.
+        The width s > 0, in units of y, over which the kink is rounded off. The estimators take less where targets
+        lie close together around the quantile, as low quantiles of skewed targets do: they would be far off.
     """
 
     robust: ClassVar[bool] = True
@@ -93,6 +94,15 @@ class Quantile(Loss):
         several = "; fit one model for each level" if isinstance(self.level, list | tuple) else ""
         require_number("level", self.level, 0, 1, "in (0, 1)", several)
         require_number("smoothing", self.smoothing, 0, np.inf, "positive and finite")
+
+    def adapted(self, target: np.ndarray, weight: np.ndarray) -> "Quantile":
+        """Return the loss with a smoothing of at most a fifth of the width of the targets' law around the quantile."""
+        tail = min(self.level, 1 - self.level) / 2
+        low, high = np.quantile(
+            target, [self.level - tail, self.level + tail], axis=0, weights=weight, method="inverted_cdf"
+        )
+        widths = (high - low)[high > low]
+        return Quantile(self.level, min(self.smoothing, float(widths.min()) / 5)) if len(widths) else self
 
     def value(self, prediction: Rows, target: Array) -> Values:
         residual = target - prediction
