@@ -197,7 +197,8 @@ class BaseVPBoost(Checks):
         """Set the fitted attributes."""
         if boosted.status.startswith("interrupted"):
             warnings.warn(f"fit {boosted.status}; the model of those stages is kept", UserWarning, stacklevel=4)
-        if boosted.history and not boosted.ensemble.n_learners:
+        target = attempt.train[1]
+        if boosted.history and not boosted.ensemble.n_learners and (target != target[:1]).any():
             warnings.warn(
                 "no learner was accepted: the model predicts a constant (is nothing to be learnt from X, or does the "
                 "featurizer, the activation or the loss give NaN?)",
