@@ -358,9 +358,9 @@ def test_a_file_that_vanishes_or_turns_into_a_folder_while_it_is_written(tmp_pat
         temporary.write_bytes(b"new")
         path.unlink()
     assert path.read_bytes() == b"new"
-    with pytest.raises(OSError, match=r"cannot be replaced .*; the new file is kept as .*model\.new"):
+    with pytest.raises(OSError, match=r"cannot be replaced .*; the new file is kept as .*model\..*new"):
         turn_into_folder(path)
-    assert names(tmp_path) == ["model", "model.new"]
+    assert [name.split(".")[-1] for name in names(tmp_path)] == ["model", "new"]
 
 
 def turn_into_folder(path):

@@ -289,3 +289,40 @@ def test_folders_and_standard_input_that_is_closed(tmp_path, model, capsys, monk
     assert "is a folder" in fail(capsys, "predict", model, tmp_path)
     monkeypatch.setattr(sys, "stdin", None)
     assert "standard input is closed" in fail(capsys, "predict", model, "-")
+
+
+def test_the_same_row_is_read_alike_in_every_file(tmp_path, capsys):
+    """A column's type was guessed anew from each file: 01 among letters is text, alone it was the number 1."""
+    codes = ["01", "A", "1.50", "TRUE"] * 60
+    table = pd.DataFrame({"a": np.arange(240) % 7, "code": codes, "y": [5.0, 1.0, -3.0, 9.0] * 60})
+    table.to_csv(tmp_path / "t.csv", index=False)
+    train(capsys, tmp_path / "t.csv")
+    succeed(capsys, "predict", tmp_path / "m", tmp_path / "t.csv", "-o", tmp_path / "p.csv")
+    whole = pd.read_csv(tmp_path / "p.csv").iloc[:, 0].to_numpy()
+    for first in range(4):
+        table.iloc[first::4].to_csv(tmp_path / "some.csv", index=False)
+        succeed(capsys, "predict", tmp_path / "m", tmp_path / "some.csv", "-o", tmp_path / "q.csv")
+        np.testing.assert_allclose(pd.read_csv(tmp_path / "q.csv").iloc[:, 0], whole[first::4])
+    numbers = pd.DataFrame({"code": ["01", "1", "002"] * 80, "y": [1.5, 2.5, 3.5] * 80})
+    numbers.to_csv(tmp_path / "n.csv", index=False)
+    model = train(capsys, tmp_path / "n.csv", "--categorical", "code")
+    assert model.input_encoder_.categories_[0].levels == ("002", "01", "1")
+
+
+def test_kept_columns_are_written_as_they_were(tmp_path, capsys):
+    (tmp_path / "t.csv").write_text("id,x,note,y\n" + "".join(f"00{i},{i}.10,NA,{i}.5\n" for i in range(60)))
+    train(capsys, tmp_path / "t.csv", "--ignore", "id", "--ignore", "note")
+    succeed(capsys, "predict", tmp_path / "m", tmp_path / "t.csv", "--keep", "-o", tmp_path / "p.csv")
+    assert (tmp_path / "p.csv").read_text().splitlines()[8].startswith("007,7.10,NA,7.5,")
+
+
+def test_named_indices_in_parquet_are_columns(tmp_path, capsys):
+    frame = pd.DataFrame({"a": np.arange(60.0), "b": np.arange(60.0) ** 2, "y": np.arange(60) / 7})
+    frame.set_index("a").to_parquet(tmp_path / "t.parquet")
+    assert set(train(capsys, tmp_path / "t.parquet").feature_names_in_) == {"a", "b"}
+
+
+def test_labels_too_large_for_numbers(tmp_path, capsys):
+    (tmp_path / "t.csv").write_text("a,y\n" + "".join(f"{i},{['5', '1e20', '7'][i % 3]}\n" for i in range(60)))
+    printed = fail(capsys, "train", tmp_path / "t.csv", "--target", "y", "--task", "classification")
+    assert "labels too large to be told apart as numbers" in printed

@@ -338,3 +338,31 @@ def test_labels_that_are_missing_or_mixed():
     ]:
         with pytest.raises(ValueError, match=message):
             VPBoostClassifier().fit(DAYS[:, None], np.array(labels, dtype=object))
+
+
+def test_levels_are_the_same_in_every_type():
+    flags = np.arange(300) % 2 == 0
+    model = VPBoostRegressor(**PLAIN).fit(pd.DataFrame({"c": pd.Categorical(flags)}), flags.astype(float))
+    expected = model.predict(pd.DataFrame({"c": pd.Categorical(flags)}))
+    for other in (pd.array(flags, dtype="boolean"), pd.array(flags, dtype="bool[pyarrow]"), flags):
+        np.testing.assert_array_equal(model.predict(pd.DataFrame({"c": other})), expected)
+    large = 2**60 + np.arange(300) % 3
+    model = VPBoostRegressor(**PLAIN).fit(pd.DataFrame({"c": pd.Categorical(large)}), large % 7)
+    expected = model.predict(pd.DataFrame({"c": pd.Categorical(large)}))
+    for other in (pd.DataFrame({"c": pd.array(large, dtype="Int64")}), pl.DataFrame({"c": large})):
+        np.testing.assert_array_equal(model.predict(other), expected)
+    from vpboost import VPBoostClassifier
+
+    labels = pd.array([5, 2**60, 2**60 + 1] * 100, dtype="Int64")
+    assert VPBoostClassifier(n_estimators=1).fit(DAYS[:, None], labels).classes_.tolist() == [5, 2**60, 2**60 + 1]
+
+
+def test_periods_by_the_predictor_alone(tmp_path):
+    frame = pd.DataFrame({"p": pd.PeriodIndex(pd.to_datetime(NUMPY), freq="D"), "x": DAYS / 100})
+    model = VPBoostRegressor(**PLAIN, dtype="float64").fit(frame, np.sin(DAYS / 300))
+    model.save_model(tmp_path / "m")
+    np.testing.assert_allclose(Predictor(tmp_path / "m").predict(frame), model.predict(frame), atol=1e-9)
+    masked = np.ma.masked_array(np.random.default_rng(0).normal(size=(300, 2)), np.arange(600).reshape(300, 2) % 5 == 0)
+    model = VPBoostRegressor(**PLAIN, dtype="float64").fit(masked, DAYS)
+    model.save_model(tmp_path / "m")
+    np.testing.assert_allclose(Predictor(tmp_path / "m").predict(masked), model.predict(masked), rtol=1e-9)

@@ -260,3 +260,32 @@ def test_low_quantiles_of_skewed_targets():
         assert 0.6 * level < np.mean(fresh <= np.median(model.predict(table))) < 1.6 * level
     assert VPBoostRegressor(loss=Quantile(0.9), **PLAIN).fit(X, Y).loss_ == Quantile(0.9)
     assert VPBoostRegressor(loss=Quantile(0.9), **PLAIN).fit(X, np.round(Y) * 0).loss_ == Quantile(0.9)
+
+
+@pytest.mark.parametrize("wild", [1e16, -1e30, 1.7e308])
+@pytest.mark.parametrize("encoding", ["plain", "quantile"])
+def test_a_wild_input_does_not_hide_the_others(wild, encoding):
+    table = np.random.default_rng(0).uniform(-1, 1, size=(300, 2))
+    y = np.sin(3 * table[:, 0]) + table[:, 1]
+    table[7, 0] = wild
+    model = VPBoostRegressor(**{**PLAIN, "encoding": encoding, "n_estimators": 20}).fit(table, y)
+    others = np.arange(300) != 7
+    assert model.score(table[others], y[others]) > 0.97
+
+
+@pytest.mark.parametrize("loss", ["pseudo_huber", "quantile"])
+def test_a_fifth_of_the_targets_is_no_outlier(loss):
+    rng = np.random.default_rng(0)
+    table = rng.uniform(-1, 1, (300, 1))
+    y = np.where(table[:, 0] > 0.6, 1 + table[:, 0], 0) + 1e-7 * rng.normal(size=300)
+    model = VPBoostRegressor(**{**PLAIN, "n_estimators": 40}, loss=loss).fit(table, y)
+    assert model.predict([[0.8]])[0] > 1.5
+
+
+@pytest.mark.parametrize("loss", ["gamma", "poisson", "tweedie"])
+def test_weights_and_targets_of_any_size(loss):
+    y = np.exp(X[:, 0])
+    expected = VPBoostRegressor(**PLAIN, loss=loss).fit(X, y).predict(X)
+    for size, weight in ((1e250, 1e99), (1e-250, 1e-99)):
+        found = VPBoostRegressor(**PLAIN, loss=loss).fit(X, size * y, np.full(300, weight)).predict(X)
+        np.testing.assert_allclose(found / size, expected, rtol=1e-3)

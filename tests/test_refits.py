@@ -214,3 +214,20 @@ def test_boost_resumes_its_own_results_only():
         boost(X, np.stack([Y, Y], axis=1), n_learners=2, resume=done, **settings)
     with pytest.raises(ValueError, match="the data 1 in float64"):
         boost(X, Y, n_learners=2, resume=done, dtype="float64", **settings)
+
+
+def test_closures_and_validation_inputs_are_told_apart():
+    def loss_of(width):
+        return lambda p, t: width * (p[0] - t[0]) ** 2
+
+    assert describe_setting(loss_of(1.0)) != describe_setting(loss_of(50.0))
+    model = VPBoostRegressor(**PLAIN, warm_start=True).fit(X[:200], Y[:200], X_val=X[200:], y_val=Y[200:])
+    with pytest.warns(UserWarning, match="the validation data are not those"):
+        model.set_params(n_estimators=8).fit(X[:200], Y[:200], X_val=X[:100], y_val=Y[200:])
+
+
+def test_class_weights_when_a_class_is_gone():
+    y = np.digitize(Y, [-0.5, 0.5])
+    model = VPBoostClassifier(**PLAIN, class_weight={0: 1, 1: 2, 2: 3}, warm_start=True).fit(X, y, X_val=X, y_val=y)
+    model.set_params(n_estimators=7).fit(X[y > 0], y[y > 0], X_val=X, y_val=y)
+    assert model.n_iter_ == 7

@@ -161,3 +161,39 @@ def test_batches_must_be_numbers(kind):
     batch = np.zeros((50, 2)).astype(kind)
     with pytest.raises(ValueError, match="each batch of X must hold numbers, got values of type"):
         VPBoostRegressor(**QUICK).fit(iter([(batch, np.arange(50.0))]), None)
+
+
+def test_iterators_may_use_their_memory_again():
+    X, y = table(300)
+    expected = VPBoostRegressor(**QUICK).fit(X, y).predict(X)
+
+    def batches():
+        rows, target = np.empty((50, 3)), np.empty(50)
+        for i in range(0, 300, 50):
+            rows[:], target[:] = X[i : i + 50], y[i : i + 50]
+            yield rows, target
+
+    np.testing.assert_array_equal(VPBoostRegressor(**QUICK).fit(batches(), None).predict(X), expected)
+    masked = np.ma.masked_array(y, np.arange(300) == 3)
+    with pytest.raises(ValueError, match="must have no masked values"):
+        VPBoostRegressor(**QUICK).fit(iter([(X, masked)]), None)
+
+
+@pytest.mark.filterwarnings("ignore:X has feature names")
+def test_columns_of_a_file_are_known_by_name(tmp_path):
+    pd, pa = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+
+    X, y = table(300)
+    content = pa.table({**{f"x{j}": X[:, j] for j in range(3)}, "target": y, "__index_level_0__": y})
+    parquet.write_table(content, tmp_path / "t.parquet")
+    parquet.write_table(content.select(["x2", "target", "x0", "x1"]), tmp_path / "turned.parquet")
+    model = VPBoostRegressor(**QUICK, warm_start=True).fit(tmp_path / "t.parquet", "target")
+    assert model.n_features_in_ == 3
+    frame = pd.DataFrame({f"x{j}": X[:, j].astype("float32") for j in (2, 0, 1)})
+    np.testing.assert_array_equal(model.predict(frame), model.predict(X.astype("float32")))
+    with pytest.raises(ValueError, match="X must have the columns of the file"):
+        model.predict(frame.rename(columns={"x0": "z"}))
+    straight = VPBoostRegressor(**{**QUICK, "n_estimators": 5}).fit(tmp_path / "t.parquet", "target").predict(X)
+    model.set_params(n_estimators=5).fit(tmp_path / "turned.parquet", "target")
+    np.testing.assert_array_equal(model.predict(X), straight)

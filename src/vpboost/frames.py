@@ -132,7 +132,7 @@ def read_table(X: Any, kinds: list[str] | None = None) -> Table:
         values, declared = column_values(column), is_declared(column)
         kind = find_kind(values, declared or is_text(column), name) if kinds is None else kinds[j]
         if kind == "category":
-            texts[j] = as_levels(values)
+            texts[j] = as_levels(column_objects(column))
             if kinds is None:
                 check_levels(texts[j], declared, name)
         else:
@@ -178,6 +178,15 @@ def column_values(column: Any) -> np.ndarray:
     return values.astype(object) if is_declared(column) else values
 
 
+def column_objects(column: Any) -> list:
+    """Return the values of a column as Python's objects: numbers would lose their digits, and true become 1."""
+    if is_arrow(column):
+        return column.to_pylist()
+    if hasattr(column, "astype"):  # pandas, NumPy
+        return list(column.astype(object))
+    return column.to_list()
+
+
 def find_kind(values: np.ndarray, declared: bool, name: Any) -> str:
     """Return the kind of a training column; raise ``ValueError`` naming it if it cannot be a feature."""
     if declared:
@@ -206,7 +215,7 @@ def types_of(values: np.ndarray) -> set[type]:
     return {one for one in types if one is not type(None) and one.__name__ not in ("NAType", "NaTType")}
 
 
-def as_levels(values: np.ndarray) -> np.ndarray:
+def as_levels(values: list) -> np.ndarray:
     """Return the names of categories."""
     names = np.empty(len(values), dtype=object)
     names[:] = [level_name(value) for value in values]

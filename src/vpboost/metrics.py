@@ -189,6 +189,8 @@ def true_values(model: Any, y: Any) -> np.ndarray:
 
 def _plain_values(model: Any, y: Any) -> Any:
     """Return the values of a data frame, in the order of the model's outputs if it has their names, or of a series."""
+    if np.ma.is_masked(y):
+        raise ValueError("y has masked values; leave these rows out of X and y")
     if is_frame(y):
         names, known = column_names(y), getattr(model, "target_names_", None) or []
         order = known if sorted(map(str, names)) == sorted(known) else names
@@ -198,6 +200,8 @@ def _plain_values(model: Any, y: Any) -> Any:
 
 def true_classes(model: Any, y: Any) -> np.ndarray:
     """Return the numbers of the true classes, (n_rows,)."""
+    if np.ma.is_masked(y):
+        raise ValueError("y has masked values; leave these rows out of X and y")
     labels = np.asarray(y)
     if not labels.ndim or labels.size != len(labels):
         raise ValueError(f"y must hold one label per row, got shape {labels.shape}")

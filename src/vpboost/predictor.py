@@ -96,6 +96,8 @@ class Predictor:
     def columns(self, X):
         """Return the numeric inputs as one array, and the names of each categorical column's values."""
         categories, names = self.content["encoder"]["categories"], self.content["feature_names"]
+        if isinstance(X, np.ma.MaskedArray):
+            X = X.astype(float).filled(np.nan)
         if not hasattr(X, "columns") and not categories and not self.content["encoder"].get("times"):
             return np.asarray(X, float), []
         if hasattr(X, "columns"):
@@ -161,6 +163,8 @@ def level_name(value):
         return "<missing>"
     if isinstance(value, np.datetime64):
         value = value.astype("datetime64[us]").item()
+    if isinstance(value, np.timedelta64) or hasattr(value, "total_seconds"):
+        return f"{seconds(value):g} s"
     if getattr(value, "tzinfo", None) is not None and hasattr(value, "year"):
         value = value.astimezone(datetime.UTC).replace(tzinfo=None)
     if hasattr(value, "isoformat"):
@@ -173,6 +177,8 @@ def seconds(value):
     """Return a date or time as seconds since 1970 (in UTC if it has a time zone), a span of time as seconds."""
     if is_missing(value):
         return np.nan
+    if hasattr(value, "to_timestamp"):  # a period of pandas
+        value = value.to_timestamp()
     if hasattr(value, "total_seconds"):
         return value.total_seconds()
     if isinstance(value, np.timedelta64):

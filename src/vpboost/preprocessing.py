@@ -56,12 +56,26 @@ class InputEncoder:
         kinds = enumerate(X.kinds) if isinstance(X, Table) else ()
         self.times_ = {j: kind for j, kind in kinds if kind in ("datetime", "timedelta")}
         self.mean_, self.scale_, self.constant_ = statistics(numbers, weight)
+        if numbers.ndim == 2:
+            self._heed_the_many(numbers, weight)
         present = np.isfinite(numbers)
         self.missing_ = np.flatnonzero(~present.all(axis=0)) if numbers.ndim == 2 else np.zeros(0, dtype=int)
         self.categories_ = [Categories(j, tuple(sorted(set(names)))) for j, names in texts.items()]
         self.extras_ = self._fit_extras(numbers, weight)
         self.sources_ = self.find_sources()
         return self
+
+    def _heed_the_many(self, numbers: np.ndarray, weight: np.ndarray) -> None:
+        """Scale columns with a few wild numbers (marks for missing ones, say) by the others; wild ones are cut off."""
+        with np.errstate(invalid="ignore", over="ignore"):
+            far = np.nanmax(np.abs(self._scaled(numbers)), axis=0, initial=0.0)
+            for j in np.flatnonzero(far > 10):
+                column = numbers[:, [j]]
+                low, median, high = np.nanquantile(column, [0.25, 0.5, 0.75])
+                wild = np.abs(column / 2 - median / 2) > FARTHEST * (high / 2 - low / 2)
+                if high > low and wild.any():
+                    found = statistics(np.where(wild, np.nan, column), weight)
+                    self.mean_[j], self.scale_[j], self.constant_[j] = (part[0] for part in found)
 
     def kinds(self) -> list[str]:
         """Return the kind of each column of a data frame; see :mod:`vpboost.frames`."""
@@ -194,7 +208,7 @@ class TargetScaler:
         if self.kind == "none":
             return self
         if self.kind == "log":
-            mean = np.average(target, axis=0, weights=weight)
+            mean = statistics(target, weight)[0]
             self.scale_ = np.where(mean > 0, mean, 1.0)
             return self
         self.shift_, self.scale_, _ = statistics(target, weight)
@@ -227,14 +241,15 @@ class TargetScaler:
 
 
 def robust_statistics(values: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
-    """Return the weighted median and the spread of a normal law with the same quartiles.
+    """Return the weighted median and the spread of a normal law with the same quartiles, or deciles if that is larger.
 
-    Where half of the values are equal, quantiles farther out are taken; the spread is zero if no such pair differs.
+    Where most values are equal, quantiles farther out are taken; the spread is zero if no such pair differs.
     """
     levels = [0.5, 0.25, 0.75, 0.1, 0.9, 0.02, 0.98]
     median, *ends = np.quantile(values, levels, weights=weight, method="inverted_cdf").tolist()
-    for low, high, width in zip(ends[::2], ends[1::2], (1.349, 2.563, 4.107), strict=True):  # of a standard normal law
-        spread = high / width - low / width
+    widths = 1.349, 2.563, 4.107  # of a standard normal law
+    spreads = [high / width - low / width for low, high, width in zip(ends[::2], ends[1::2], widths, strict=True)]
+    for spread in (max(spreads[:2]), spreads[2]):
         if spread > 16 * np.finfo(float).eps * abs(median) and spread >= np.finfo(float).tiny:
             return median, spread
     return median, 0.0

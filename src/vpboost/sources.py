@@ -77,7 +77,8 @@ def read_stream(X: Any, y: Any, columns: list[str] | None = None) -> tuple[np.nd
         if name not in names:
             have = ", ".join(map(repr, names[:12])) + (", ..." if len(names) > 12 else "")
             raise ValueError(f"{what}{name!r} is not a column of {str(X)!r}; it has {have}{did_you_mean(name, names)}")
-    inputs = columns or [name for name in names if name not in targets]
+    # pandas keeps the index of a frame beside its columns
+    inputs = columns or [name for name in names if name not in targets and not name.startswith("__index_level_")]
     if not inputs:
         raise ValueError(f"{str(X)!r} has no columns besides the target")
 
@@ -96,7 +97,10 @@ def _gather(pairs: Iterable[tuple[Any, Any]]) -> tuple[np.ndarray, np.ndarray]:
     for pair in pairs:
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise ValueError(f"the iterator X must yield pairs (X, y) of arrays, got {type(pair).__name__}")
-        part, target = np.asarray(pair[0]), np.asarray(pair[1])
+        part, target = np.ma.asanyarray(pair[0]), np.ma.asanyarray(pair[1])
+        if np.ma.is_masked(target):
+            raise ValueError("each y of the iterator must have no masked values; leave these rows out")
+        part, target = np.ma.filled(part.astype(float), np.nan) if np.ma.is_masked(part) else part.data, target.data
         if part.dtype.kind not in "biuf":
             raise ValueError(f"each batch of X must hold numbers, got values of type {part.dtype}")
         if target.ndim == 0 or part.ndim < 2 or len(part) != len(target):
@@ -112,7 +116,7 @@ def _gather(pairs: Iterable[tuple[Any, Any]]) -> tuple[np.ndarray, np.ndarray]:
             table.resize((max(used + len(part), 3 * len(table) // 2), *part.shape[1:]), refcheck=False)
         table[used : used + len(part)] = part
         used += len(part)
-        targets.append(target)
+        targets.append(target.copy())  # the iterator may use its memory again
     if not used:
         raise ValueError("X has no rows: the file or iterator is empty")
     table.resize((used, *table.shape[1:]), refcheck=False)

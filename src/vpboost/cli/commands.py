@@ -24,7 +24,8 @@ def predict(options: argparse.Namespace) -> None:
     model = load(options.model)
     if options.probabilities and not hasattr(model, "classes_"):
         raise CommandError("--probabilities is for classifiers; the model is a regressor")
-    frame = reading.read_table(options.table, reading.Format.of(options))
+    form = reading.Format.of(options)
+    frame = reading.read_table(options.table, form.reading(*text_columns(model)))
     X = inputs_of(model, frame, options.table)
     values = np.asarray(model.predict(X))
     if values.ndim == 1:
@@ -41,8 +42,17 @@ def predict(options: argparse.Namespace) -> None:
         clash = [name for name in found if name in frame.columns]
         if clash:
             raise CommandError(f"{options.table} has a column {clash[0]!r} already; rename it, or leave out --keep")
+        if Path(options.table).is_file() and table_format(options.output) is not None:
+            # in text, fields as they are written; what came by a pipe is gone
+            frame = reading.read_table(options.table, form._replace(raw=True))
         predictions = tables.pd.concat([frame, predictions], axis=1)
     write_table(predictions, options.output)
+
+
+def text_columns(model: Any) -> list[str]:
+    """Return the names of the columns that a model knows as categories."""
+    names = getattr(model, "feature_names_in_", None)
+    return [] if names is None else [str(names[c.column]) for c in model.input_encoder_.categories_]
 
 
 def inputs_of(model: Any, frame: Any, name: str) -> Any:
@@ -70,7 +80,9 @@ def evaluate(options: argparse.Namespace) -> None:
     target = options.target or model.target_names_
     if not target:
         raise CommandError("the model does not know the name of its target; give --target")
-    frame = reading.read_table(options.table, reading.Format.of(options))
+    labels = target if hasattr(model, "classes_") and model.classes_.dtype.kind in "OU" else []
+    form = reading.Format.of(options).reading(*text_columns(model), *labels)
+    frame = reading.read_table(options.table, form)
     truth = tables.with_numbers(tables.take_columns(frame, target, options.table))
     if truth.isna().any().any():
         raise CommandError(f"{options.table} has rows without a target; leave them out")

@@ -36,6 +36,8 @@ def check_files(options: Namespace) -> None:
         raise CommandError(f"{' and '.join(reads)} are both -; standard input can be read only once")
     for label, path in reads.items():
         check_input(label, path)
+        if path != "-" and os.path.isfile(path) and is_standard_output(path):
+            raise CommandError(f"standard output and {label}, {path}, are the same file; write to another one")
     seen = dict(reads)
     for name in () if getattr(options, "to", None) == "numpy" else options.writes:  # see check_folder
         label, path = called(name), getattr(options, name)
@@ -48,6 +50,14 @@ def check_files(options: Namespace) -> None:
         if name in ("plot", "picture") and not path.lower().endswith(PICTURES):
             raise CommandError(f"{label} takes {', '.join(PICTURES)}, got {path}")
         seen[label] = path
+
+
+def is_standard_output(path: str) -> bool:
+    """Say whether standard output goes to this file."""
+    try:
+        return os.path.samefile(path, sys.stdout.fileno())
+    except (OSError, AttributeError, ValueError):  # closed, or not a file
+        return False
 
 
 def check_input(label: str, path: str) -> None:

@@ -21,9 +21,9 @@ from .tables import pd
 DELIMITERS = (",", ";", "\t", "|")
 #: A text file's header must end within so many bytes.
 HEAD_BYTES = 4 << 20
+#: How much of a text table is looked at to guess the memory that it needs, in so many places.
+SAMPLE, PLACES = 1 << 16, 20
 #: How a gzip file begins.
-#: How much of a text table is looked at to guess the memory that it needs.
-SAMPLE = 1 << 20
 GZIP = b"\x1f\x8b"
 
 
@@ -33,6 +33,12 @@ class Format(NamedTuple):
     delimiter: str | None = None
     decimal: str = "."
     missing: list[str] | None = None
+    text: tuple[str, ...] = ()  #: columns whose fields stay as they are written: 01 is not 1
+    raw: bool = False  #: all of them, missing ones too
+
+    def reading(self, *columns: str) -> "Format":
+        """Return the format with these columns read as text."""
+        return self._replace(text=columns)
 
     @classmethod
     def of(cls, options: Any) -> "Format":
@@ -63,11 +69,11 @@ def read_table(path: str, form: Format) -> Any:
     with open(file, "rb") as stream:
         if not file.is_file():  # a pipe, which can be read only once
             return read_text(in_memory(stream, path), path, form)
-        sample = stream.read(SAMPLE)
+        packed = stream.read(2) == GZIP
         stream.seek(0)
-        if sample.startswith(GZIP):
+        if packed:
             return read_text(in_memory(stream, path), path, form)
-        check_memory(memory_of(sample, file.stat().st_size), path)
+        check_memory(memory_of(stream, file.stat().st_size), path)
         return read_text(stream, path, form)
 
 
@@ -79,9 +85,9 @@ def read_parquet(file: Path) -> Any:
         raise CommandError("Parquet files need pyarrow: pip install 'vpboost[parquet]'") from error
     try:
         facts = parquet.read_metadata(file)
-        check_memory(max(16 * facts.num_rows * facts.num_columns, 3 * bytes_of_rows(parquet, file)), str(file))
+        check_memory(16 * facts.num_rows * facts.num_columns, str(file))
         check_unique(facts.schema.to_arrow_schema().names, str(file))
-        return pd.read_parquet(file)
+        return read_batches(parquet, file)
     except CommandError:
         raise
     except Exception as error:  # pyarrow's own kinds
@@ -97,7 +103,7 @@ def in_memory(stream: BinaryIO, name: str) -> io.BytesIO:
         if packed:
             with gzip.GzipFile(fileobj=content) as unpacked:
                 content = read_within(unpacked, name)
-        check_memory(memory_of(content.getbuffer()[:SAMPLE].tobytes(), content.getbuffer().nbytes), name)
+        check_memory(memory_of(content, content.getbuffer().nbytes), name)
         return content
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise CommandError(f"{name} is a damaged gzip file: {error}") from error
@@ -114,19 +120,30 @@ def read_within(stream: Any, name: str) -> io.BytesIO:
     return content
 
 
-def memory_of(sample: bytes, size: int) -> int:
-    """Return about how much memory a text table of this size takes, by how it begins: an empty field takes most."""
-    fields = sum(sample.count(mark) for mark in (b",", b";", b"\t", b"|", b"\n"))
-    return 2 * size + 24 * size * fields // max(len(sample), 1)
+def memory_of(stream: BinaryIO, size: int) -> int:
+    """Return about how much memory a text table of this size takes, by samples of it: empty fields take most."""
+    samples = []
+    for place in range(PLACES):
+        stream.seek(place * max(size - SAMPLE, 0) // (PLACES - 1))
+        samples.append(stream.read(SAMPLE))
+    stream.seek(0)
+    marks = b",", b";", b"\t", b"|", b"\n"
+    densest = max(sum(map(sample.count, marks)) / len(sample) for sample in samples) if size else 0
+    return int((2 + 24 * densest) * size)
 
 
-def bytes_of_rows(parquet: Any, file: Path) -> int:
-    """Return about how many bytes the rows of a Parquet file take in memory, by a few rows of some of its parts."""
-    opened = parquet.ParquetFile(file)
-    parts = range(0, opened.num_row_groups, -(-opened.num_row_groups // 20) or 1)
-    samples = [next(opened.iter_batches(64, row_groups=[part]), None) for part in parts]
-    most = max((batch.nbytes / batch.num_rows for batch in samples if batch is not None and batch.num_rows), default=0)
-    return int(most * opened.metadata.num_rows)
+def read_batches(parquet: Any, file: Path) -> Any:
+    """Return the rows of a Parquet file, read a few at a time: its size says nothing of the memory that they take."""
+    import pyarrow
+
+    opened, batches, used = parquet.ParquetFile(file), [], 0
+    for batch in opened.iter_batches(1024):
+        batches.append(batch)
+        used += batch.nbytes
+        check_memory(2 * used, str(file))  # beside what they take already
+    frame = pyarrow.Table.from_batches(batches, opened.schema_arrow).to_pandas()
+    named = [name for name in frame.index.names if name is not None]
+    return frame.reset_index(named) if named else frame
 
 
 def check_memory(needed: int, name: str) -> None:
@@ -156,10 +173,13 @@ def read_text(stream: BinaryIO, name: str, form: Format) -> Any:
     try:
         head = read_head(stream, name)
         delimiter = delimiter or find_delimiter(head)
-        check_header(*first_rows(head, delimiter), name)
+        header, row = first_rows(head, delimiter)
+        check_header(header, row, name)
+        text: Any = str if form.raw else {column: str for column in header if column.strip() in form.text}
         frame = pd.read_csv(
             stream, sep=delimiter, decimal=form.decimal, low_memory=False, index_col=False, skipinitialspace=True,
-            na_values=form.missing, keep_default_na=not form.missing, encoding="utf-8-sig",
+            na_values=form.missing, keep_default_na=not form.missing, encoding="utf-8-sig", dtype=text,
+            na_filter=not form.raw,
         )  # fmt: skip
         return checked(frame, name)
     except UnicodeDecodeError as error:

@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+import tempfile
 import time
 import warnings
 from pathlib import Path
@@ -40,7 +41,8 @@ def train(options: argparse.Namespace) -> None:
     if options.report is not None:
         from ..plotting import report  # needs matplotlib: better to know now
     form = reading.Format.of(options)
-    data = training_data(reading.read_table(options.table, form), options, options.table)
+    frame = reading.read_table(options.table, form.reading(*options.categorical))
+    data = training_data(frame, options, options.table)
     task = find_task(data.y, options)
     model = new_model(options, task)
     n_rows, data = len(data.X), data._replace(y=labels_of(data.y, task))
@@ -55,18 +57,35 @@ def train(options: argparse.Namespace) -> None:
             model.fit(*data, **validation, resume_from=resume)
     except CheckpointError as error:
         raise CommandError(f"{error}; delete it, or name another --checkpoint, to begin anew") from error
-    model.save_model(options.output)
-    if not options.quiet:
-        seconds = time.perf_counter() - began
-        print(f"{task} of {', '.join(options.target)}: {n_rows} rows, {data.X.shape[1]} columns, {seconds:.1f} s")
-        print(summary_of(*read_model_file(options.output)))
-        print(f"model written to {options.output}")
-    if options.report is not None:
-        shown = held_out or data
-        report(model, shown.X, shown.y, Path(options.report), about=about)
+    save(model, options.output)
+    try:
+        if options.report is not None:
+            shown = held_out or data
+            report(model, shown.X, shown.y, Path(options.report), about=about)
+    finally:
+        print_end(model, options, f"{task} of {', '.join(options.target)}: {n_rows} rows", began)
     if model.boosted_.status.startswith("interrupted"):
         print(f"vpboost: {model.boosted_.status}; the model holds those", file=sys.stderr)
         raise KeyboardInterrupt
+
+
+def save(model: Any, path: str) -> None:
+    """Save a model; if its place is gone, somewhere else: training may have taken long."""
+    try:
+        model.save_model(path)
+    except OSError as error:
+        kept = Path(tempfile.mkdtemp(prefix="vpboost-"), "model.vpboost")
+        model.save_model(kept)
+        raise CommandError(f"{error}; the model is kept as {kept}") from error
+
+
+def print_end(model: Any, options: argparse.Namespace, what: str, began: float) -> None:
+    """Print what came of training."""
+    if not options.quiet:
+        seconds = time.perf_counter() - began
+        print(f"{what}, {model.n_features_in_} columns, {seconds:.1f} s")
+        print(summary_of(*read_model_file(options.output)))
+        print(f"model written to {options.output}")
 
 
 def split(data: Data, model: Any, options: argparse.Namespace, form: Any, task: str) -> tuple[Data, Data | None, str]:
@@ -82,7 +101,9 @@ def split(data: Data, model: Any, options: argparse.Namespace, form: Any, task: 
     rounds = model.early_stopping_rounds
     use = "" if rounds is None else ", which chose the stage to stop at"
     if options.validation is not None:
-        frame = reading.read_table(options.validation, form)
+        text = [name for name in data.X.columns if tables.kind_of(data.X[name]) == "text"]
+        labels = options.target if np.asarray(data.y).dtype.kind in "OU" else []
+        frame = reading.read_table(options.validation, form.reading(*text, *labels))
         held_out = training_data(frame, options, options.validation, data.X)
         held_out = held_out._replace(y=labels_of(held_out.y, task))
         return data, held_out, f"the rows of {options.validation}{use}"
@@ -237,6 +258,10 @@ def labels_of(y: Any, task: str, as_text: bool = False) -> Any:
             raise CommandError("classification takes one --target")
         if as_text or not tables.is_number(y):
             return y.astype(object).map(level_name)
+        if y.dtype.kind == "f" and np.abs(y).max() >= 2**53:
+            raise CommandError(
+                f"target {y.name!r} has labels too large to be told apart as numbers; put a letter before them"
+            )
         whole = y.dtype.kind == "f" and (y == np.floor(y)).all()  # as whole numbers beside missing ones are read
         return y.astype(int) if whole else y
     for name, column in [(y.name, y)] if y.ndim == 1 else y.items():

@@ -123,7 +123,7 @@ class Attempt:
 
     def facts(self, seed: int) -> dict[str, Any]:
         """Return what must be the same for a checkpoint to be of use."""
-        data = digest(part for array in (*self.train, *(self.validation or ())) for part in chunks(array))
+        data = str(mark_of(self.train)) + (mark_of(self.validation) or "")
         settings = {
             name: describe_setting(value)
             for name, value in self.model.get_params(deep=False).items()
@@ -201,7 +201,10 @@ def describe_setting(value: Any) -> str:
         return f"partial({describe_setting(value.func)}, {', '.join(map(describe_setting, value.args))}, {options})"
     if isinstance(value, FunctionType):
         code = value.__code__
-        facts = code.co_code, code.co_names, [c for c in code.co_consts if isinstance(c, int | float | str)]
+        held = [cell.cell_contents for cell in value.__closure__ or ()] + list(value.__defaults__ or ())
+        held += [c for c in code.co_consts if isinstance(c, int | float | str)]
+        plain = [v for v in held if isinstance(v, int | float | str | np.generic)]
+        facts = code.co_code, code.co_names, plain
         return f"{value.__qualname__} {hashlib.sha256(repr(facts).encode()).hexdigest()[:12]}"
     text = repr(value)
     return f"{type(value).__name__} {getattr(value, '__qualname__', '')}".rstrip() if " at 0x" in text else text
@@ -209,7 +212,7 @@ def describe_setting(value: Any) -> str:
 
 def mark_of(part: Part | None) -> str | None:
     """Return a mark of validation data by which others can be told from them; None for none."""
-    return None if part is None else digest([part[1], part[2]])
+    return None if part is None else digest(rows for array in part for rows in chunks(array))
 
 
 def hold_out(

@@ -96,10 +96,10 @@ class BaseVPBoost(Checks):
         going_on = self.warm_start and hasattr(self, "boosted_")
         if going_on:
             self._check_unchanged()
-        names, self._file_columns = names_of(y), None
+        names, self._file_columns = names_of(y), self._file_columns if going_on else None
         if is_stream(X):
             names = [y] if isinstance(y, str) else None if y is None else list(y)
-            X, y, self._file_columns = read_stream(X, y)
+            X, y, self._file_columns = read_stream(X, y, self._file_columns)
         if going_on and resume_from is not None:
             raise ValueError("resume_from and going on by warm_start=True exclude each other; use a fresh estimator")
         inputs = self._check_inputs(X, reset=not going_on)
@@ -121,7 +121,7 @@ class BaseVPBoost(Checks):
         self._check_trimmed(train[1])
         if going_on:
             attempt = Attempt(self, self.profile_, train, held_out, self.input_encoder_)
-            attempt.scores = self._earlier_scores(held_out)
+            attempt.scores = self._earlier_scores(attempt.validation)
             return self._boost(attempt, seed, self.boosted_)
         self.loss_, kind = self._resolve_loss(loss_given)
         prepared, weight = self.loss_.prepare_targets(train[1]), train[2]
@@ -206,7 +206,7 @@ class BaseVPBoost(Checks):
                 stacklevel=5,
             )
         self.profile_, self.input_encoder_, self.boosted_ = attempt.profile, attempt.encoder, boosted
-        self._begun_with, self._validated_on = self._binding_settings(), mark_of(attempt.held_out)
+        self._begun_with, self._validated_on = self._binding_settings(), mark_of(attempt.validation)
         history, scores = boosted.history, attempt.scores if attempt.held_out is not None else []
         self.history_ = {name: np.array([getattr(r, name) for r in history]) for name in Record._fields}
         self.n_iter_ = len(history)

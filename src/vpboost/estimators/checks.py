@@ -8,7 +8,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from ..data import check_weights
-from ..frames import column_names, is_all_numbers, is_arrow, is_frame, is_times, read_table, table_of_batch
+from ..frames import column_names, in_order, is_all_numbers, is_arrow, is_frame, is_times, read_table, table_of_batch
 from ..preprocessing import n_rows
 from ..sources import is_stream, read_stream
 from .attempt import Part, describe_setting, hold_out, mark_of, take_part
@@ -28,7 +28,7 @@ class Checks(Settings):
     profile_: Profile
     kinds_: list[str] | None  #: what each column of a data frame holds (see :mod:`vpboost.frames`); None if all numbers
     n_iter_: int
-    _file_columns: list[str] | None  #: inputs of the file that a model is fitted to
+    _file_columns: list[str] | None = None  #: inputs of the file that a model is fitted to
     evals_result_: dict[str, list[float]]
     _begun_with: dict[str, str]  #: the settings that a fit was begun with
     _validated_on: str | None  #: which data the validation scores are of
@@ -95,6 +95,12 @@ class Checks(Settings):
             raise TypeError(f"X must be an array or a data frame, got {type(X).__name__}: collect it first")
         if reset:
             self.kinds_ = None
+        if self._file_columns is not None and is_frame(X):
+            if sorted(map(str, column_names(X))) != sorted(self._file_columns):
+                raise ValueError(
+                    f"X must have the columns of the file that the model was fitted to: {self._file_columns}"
+                )
+            X = in_order(X, self._file_columns)
         if is_times(X) or (is_frame(X) and (is_arrow(X) or self.kinds_ is not None or not is_all_numbers(X))):
             return self._read_table(X, reset)
         if self.kinds_ is not None:
@@ -143,7 +149,9 @@ class Checks(Settings):
                 raise ValueError("eval_set must be one pair (X, y), or a list of one such pair")
             X_val, y_val = pair
         if is_stream(X_val):
-            X_val, y_val, _ = read_stream(X_val, y_val, self._file_columns)
+            known = getattr(self, "feature_names_in_", None)
+            columns = self._file_columns if known is None else [str(name) for name in known]
+            X_val, y_val, _ = read_stream(X_val, y_val, columns)
         if (X_val is None) != (y_val is None):
             raise ValueError("X_val and y_val must be given together")
         if X_val is None and w_val is not None:

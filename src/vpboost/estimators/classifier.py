@@ -119,6 +119,9 @@ class VPBoostClassifier(ClassifierMixin, BaseVPBoost):
     def _check_target(self, y: Any, reset: bool) -> np.ndarray:
         if y is None:
             raise ValueError("requires y to be passed, but the target y is None")
+        kind = str(getattr(y, "dtype", ""))
+        if kind.startswith(("Int", "UInt")) and hasattr(y, "isna") and not y.isna().any():
+            y = y.to_numpy(dtype=kind.lower())  # pandas would make floats of them, which have fewer digits
         labels = column_or_1d(unmasked(y, "y"), warn=True)
         if labels.dtype == object:
             require_one_type(labels)
@@ -140,8 +143,8 @@ class VPBoostClassifier(ClassifierMixin, BaseVPBoost):
         labels = np.asarray(y).reshape(-1)
         if name == "sample_weight":
             by_class = compute_sample_weight(self.class_weight, labels)
-            first = np.unique(np.searchsorted(self.classes_, labels), return_index=True)[1]
-            self._weights_of_classes = by_class[first]
+            self._weights_of_classes = np.ones(len(self.classes_))
+            self._weights_of_classes[np.searchsorted(self.classes_, labels)] = by_class
         else:  # "balanced" is so in the training data
             by_class = self._weights_of_classes[np.searchsorted(self.classes_, labels)]
         bad = ~(np.isfinite(by_class) & (by_class >= 0))

@@ -6,6 +6,7 @@ import hashlib
 import os
 import socket
 import stat
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -55,8 +56,13 @@ def _put_in_place(temporary: Path, target: Path) -> None:
     try:
         os.replace(temporary, target)
     except OSError as error:  # mounted as a file, or another user's in a shared folder
-        kept = target.with_name(f"{target.name}.new")
-        os.replace(temporary, kept)
+        opened, kept = tempfile.mkstemp(".new", f"{target.name.encode()[:180].decode(errors='ignore')}.", target.parent)
+        os.close(opened)
+        try:
+            os.replace(temporary, kept)
+        except OSError:
+            os.unlink(kept)
+            raise error from None
         raise OSError(f"{target} cannot be replaced ({error.strerror}); the new file is kept as {kept}") from error
 
 

@@ -136,6 +136,7 @@ def plot_partial_dependence(
 
 def table_rows(model: Any, X: Any, most: int) -> Any:
     """Return some rows of a table, evenly spaced; raise ``ValueError`` if it is none, or one of other columns."""
+    X = np.ma.filled(X.astype(float), np.nan) if isinstance(X, np.ma.MaskedArray) else X
     table = X.to_pandas() if is_arrow(X) else X if is_frame(X) else np.asarray(X)
     if len(table.shape) != 2:
         kind = type(X).__name__
