@@ -326,3 +326,11 @@ def test_labels_too_large_for_numbers(tmp_path, capsys):
     (tmp_path / "t.csv").write_text("a,y\n" + "".join(f"{i},{['5', '1e20', '7'][i % 3]}\n" for i in range(60)))
     printed = fail(capsys, "train", tmp_path / "t.csv", "--target", "y", "--task", "classification")
     assert "labels too large to be told apart as numbers" in printed
+
+
+def test_text_of_type_binary_in_parquet(tmp_path, capsys):
+    table = {"c": [b"x", b"y"] * 40, "y": [1.0, 2.5] * 40}
+    pq.write_table(pa.table(table), tmp_path / "t.parquet")
+    assert train(capsys, tmp_path / "t.parquet").input_encoder_.categories_[0].levels == ("x", "y")
+    pq.write_table(pa.table({**table, "c": [b"\xff", b"y"] * 40}), tmp_path / "t.parquet")
+    assert "holds bytes that are not text" in fail(capsys, "train", tmp_path / "t.parquet", "--target", "y")

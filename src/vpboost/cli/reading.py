@@ -141,7 +141,14 @@ def read_batches(parquet: Any, file: Path) -> Any:
         batches.append(batch)
         used += batch.nbytes
         check_memory(2 * used, str(file))  # beside what they take already
-    frame = pyarrow.Table.from_batches(batches, opened.schema_arrow).to_pandas()
+    table = pyarrow.Table.from_batches(batches, opened.schema_arrow)
+    for place, field in enumerate(table.schema):
+        if pyarrow.types.is_binary(field.type) or pyarrow.types.is_large_binary(field.type):  # text without a mark
+            try:
+                table = table.set_column(place, field.name, table.column(place).cast("string"))
+            except pyarrow.ArrowInvalid as error:
+                raise CommandError(f"column {field.name!r} of {file} holds bytes that are not text") from error
+    frame = table.to_pandas()
     named = [name for name in frame.index.names if name is not None]
     return frame.reset_index(named) if named else frame
 
