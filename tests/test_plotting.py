@@ -16,17 +16,6 @@ QUICK = {"n_estimators": 5, "max_steps": 10, "width": 4, "encoding": "plain", "i
 
 
 @pytest.fixture(scope="module")
-def frame():
-    rng = np.random.default_rng(0)
-    return pd.DataFrame({"a": rng.normal(size=250), "b": rng.normal(size=250), "c": ["x", "y"] * 125})
-
-
-@pytest.fixture(scope="module")
-def regressor(frame):
-    return VPBoostRegressor(**QUICK).fit(frame, pd.Series(3 * frame["a"] - frame["b"] ** 2, name="height"))
-
-
-@pytest.fixture(scope="module")
 def classifier(frame):
     return VPBoostClassifier(**QUICK).fit(frame[["a", "b"]].to_numpy(), np.where(frame["a"] > 0, "up", "down"))
 
@@ -128,25 +117,6 @@ def test_the_line_marks_where_learners_were_cut_off(frame):
 # --- which output -----------------------------------------------------------------------------------------------------
 
 SMALL = {**QUICK, "n_estimators": 2, "max_steps": 2, "engine": "numpy"}
-
-
-@pytest.fixture(scope="module")
-def outputs(frame):
-    y = pd.DataFrame({"height": frame["a"], "width": frame["b"], "depth": frame["a"] * frame["b"]})
-    return VPBoostRegressor(**SMALL).fit(frame, y), y
-
-
-@pytest.fixture(scope="module")
-def unnamed(frame):
-    X = frame[["a", "b"]].to_numpy()
-    return VPBoostRegressor(**SMALL).fit(X, np.outer(X[:, 0], np.arange(1, 21))), X
-
-
-@pytest.fixture(scope="module")
-def months(frame):
-    X = frame[["a", "b"]].to_numpy()
-    labels = np.digitize(X[:, 0], [-0.5, 0.5]) + 7
-    return VPBoostClassifier(**SMALL).fit(X, labels), X, labels
 
 
 def mean_of(ax):

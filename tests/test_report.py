@@ -12,36 +12,6 @@ from vpboost.metrics import evaluate
 SMALL = {"n_estimators": 2, "max_steps": 2, "width": 4, "encoding": "plain", "inherit": 0.0, "engine": "numpy"}
 
 
-@pytest.fixture(scope="module")
-def frame():
-    rng = np.random.default_rng(0)
-    return pd.DataFrame({"a": rng.normal(size=250), "b": rng.normal(size=250), "c": ["x", "y"] * 125})
-
-
-@pytest.fixture(scope="module")
-def regressor(frame):
-    return VPBoostRegressor(**SMALL).fit(frame, pd.Series(3 * frame["a"] - frame["b"] ** 2, name="height"))
-
-
-@pytest.fixture(scope="module")
-def outputs(frame):
-    y = pd.DataFrame({"height": frame["a"], "width": frame["b"], "depth": frame["a"] * frame["b"]})
-    return VPBoostRegressor(**SMALL).fit(frame, y), y
-
-
-@pytest.fixture(scope="module")
-def unnamed(frame):
-    X = frame[["a", "b"]].to_numpy()
-    return VPBoostRegressor(**SMALL).fit(X, np.outer(X[:, 0], np.arange(1, 21))), X
-
-
-@pytest.fixture(scope="module")
-def months(frame):
-    X = frame[["a", "b"]].to_numpy()
-    labels = np.digitize(X[:, 0], [-0.5, 0.5]) + 7
-    return VPBoostClassifier(**SMALL).fit(X, labels), X, labels
-
-
 def test_report(regressor, frame, tmp_path):
     y = 3 * frame["a"] - frame["b"] ** 2
     page = plotting.report(regressor, frame, y, tmp_path / "report.html", title="a < b").read_text()
