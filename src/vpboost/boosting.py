@@ -23,7 +23,7 @@ from .interpreter import program, using
 from .losses import Loss
 from .objective import summarise
 from .reduced import Derivatives
-from .trust_region import TrustRegion, accepts, bounds, next_lambda, reduction_ratio, search
+from .trust_region import TrustRegion, accepts, bounds, first_lambda, next_lambda, reduction_ratio, search
 from .weak_learner import Trained, Training, solve_at_end, train
 
 
@@ -337,14 +337,6 @@ def mean_loss(loss: Loss, prediction: Array | None, labels: tuple[Array, Array] 
     if prediction is None or labels is None:
         return jnp.array(jnp.nan)
     return block_sum(lambda f, t, w: jnp.sum(w * loss.value(f, t)), prediction, *labels)
-
-
-def first_lambda(reg_lambda: Any, dtype: np.dtype) -> Array:
-    """Return λ_w for the first stage, after checking that this precision can hold it."""
-    least, largest = bounds(dtype)
-    if not float(reg_lambda) <= largest:
-        raise ValueError(f"reg_lambda must be at most {largest:.1e} in {dtype}, got {float(reg_lambda)!r}")
-    return jax.device_put(np.asarray(max(float(reg_lambda), least), dtype))
 
 
 def first_constant(loss: Loss, data: Data) -> Array:

@@ -104,6 +104,14 @@ def bounds(dtype: Any) -> tuple[float, float]:
     return float(info.tiny), float(np.sqrt(info.max))
 
 
+def first_lambda(reg_lambda: Any, dtype: np.dtype) -> Array:
+    """Return λ_w for the first stage, after checking that this precision can hold it."""
+    least, largest = bounds(dtype)
+    if not float(reg_lambda) <= largest:
+        raise ValueError(f"reg_lambda must be at most {largest:.1e} in {dtype}, got {float(reg_lambda)!r}")
+    return jax.device_put(np.asarray(max(float(reg_lambda), least), dtype))
+
+
 def raised(reg: Scalar, settings: TrustRegion) -> Scalar:
     """Return a larger λ_w, up to the largest."""
     return jnp.minimum(settings.gamma_up * reg, bounds(reg.dtype)[1])
