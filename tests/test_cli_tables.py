@@ -334,3 +334,26 @@ def test_text_of_type_binary_in_parquet(tmp_path, capsys):
     assert train(capsys, tmp_path / "t.parquet").input_encoder_.categories_[0].levels == ("x", "y")
     pq.write_table(pa.table({**table, "c": [b"\xff", b"y"] * 40}), tmp_path / "t.parquet")
     assert "holds bytes that are not text" in fail(capsys, "train", tmp_path / "t.parquet", "--target", "y")
+
+
+def test_numbers_as_categories_in_any_spelling(tmp_path, capsys):
+    table = pd.DataFrame({"g": [1, 2, 3] * 80, "y": [1.5, 9.5, -4.5] * 80})
+    for written in (table, table.astype({"g": float})):
+        written.to_csv(tmp_path / "t.csv", index=False)
+        train(capsys, tmp_path / "t.csv", "--categorical", "g")
+        found = []
+        for other in (table, table.astype({"g": float})):
+            other.to_csv(tmp_path / "o.csv", index=False)
+            other.to_parquet(tmp_path / "o.parquet")
+            for name in ("o.csv", "o.parquet"):
+                succeed(capsys, "predict", tmp_path / "m", tmp_path / name, "-o", tmp_path / "p.csv")
+                found.append(pd.read_csv(tmp_path / "p.csv").iloc[:, 0].to_numpy())
+        assert np.ptp(found[0]) > 1
+        np.testing.assert_allclose(found, found[:1] * 4)
+
+
+def test_empty_fields_stay_missing_beside_other_marks(tmp_path, capsys):
+    (tmp_path / "t.csv").write_text("b,y\n" + "".join(f"{['?', '', i][i % 3]},{i}.5\n" for i in range(90)))
+    encoder = train(capsys, tmp_path / "t.csv", "--missing", "?").input_encoder_
+    assert encoder.categories_ == []
+    assert len(encoder.missing_) == 1

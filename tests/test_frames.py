@@ -275,6 +275,10 @@ def test_masked_arrays():
     masked = np.ma.masked_array(table, mask)
     expected = VPBoostRegressor(**PLAIN).fit(missing, y).predict(missing)
     np.testing.assert_array_equal(VPBoostRegressor(**PLAIN).fit(masked, y).predict(masked), expected)
+    times = np.ma.masked_array(NUMPY[:, None], np.arange(300)[:, None] % 7 == 0)
+    dates = VPBoostRegressor(**PLAIN).fit(times, y)
+    np.testing.assert_array_equal(dates.predict(times.astype("datetime64[s]")), dates.predict(times))
+    assert dates.kinds_ == ["datetime"]
     hidden = np.ma.masked_array(y, mask[:, 0])
     for given in ({"y": hidden}, {"y": y, "sample_weight": np.ma.masked_array(np.ones(300), mask[:, 0])}):
         with pytest.raises(ValueError, match="has masked values; leave these rows out"):

@@ -161,6 +161,8 @@ def level_name(value):
     """Return a category as text, the same for 1 and 1.0 and for a date in any of its types; missing is a level too."""
     if is_missing(value):
         return "<missing>"
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
     if isinstance(value, np.datetime64):
         value = value.astype("datetime64[us]").item()
     if isinstance(value, np.timedelta64) or hasattr(value, "total_seconds"):

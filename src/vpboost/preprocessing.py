@@ -68,8 +68,9 @@ class InputEncoder:
     def _heed_the_many(self, numbers: np.ndarray, weight: np.ndarray) -> None:
         """Scale columns with a few wild numbers (marks for missing ones, say) by the others; wild ones are cut off."""
         with np.errstate(invalid="ignore", over="ignore"):
-            far = np.nanmax(np.abs(self._scaled(numbers)), axis=0, initial=0.0)
-            for j in np.flatnonzero(far > 10):
+            # where a few numbers make up the spread, most are close to the mean
+            close = np.abs(self._scaled(numbers)).mean(axis=0) < 0.6
+            for j in np.flatnonzero(close & ~self.constant_):
                 column = numbers[:, [j]]
                 low, median, high = np.nanquantile(column, [0.25, 0.5, 0.75])
                 wild = np.abs(column / 2 - median / 2) > FARTHEST * (high / 2 - low / 2)
@@ -192,8 +193,14 @@ def spline_bins(n_columns: int) -> int:
     return int(np.clip(512 // max(n_columns, 1), 4, 16))
 
 
+#: Targets of robust losses are cut off at so many spreads, those of the deciles if they are larger.
+ROBUST_LIMIT = 1e4
+
+
 class TargetScaler:
     """Scales targets to order one, and predictions back: shift and spread, or (for a log link) the mean alone."""
+
+    limit_: Any = ROBUST_LIMIT  # a file does not say
 
     def __init__(self, kind: str):
         self.kind = kind
@@ -213,22 +220,22 @@ class TargetScaler:
             return self
         self.shift_, self.scale_, _ = statistics(target, weight)
         if robust:
-            pairs = [robust_statistics(column, weight) for column in target.T]
-            spread = np.array([s if s > 0 else whole for (_, s), whole in zip(pairs, self.scale_, strict=True)])
-            self.shift_, self.scale_ = np.array([middle for middle, _ in pairs]), spread
+            found = np.array([robust_statistics(column, weight) for column in target.T])
+            self.shift_, self.scale_ = found[:, 0], np.where(found[:, 1] > 0, found[:, 1], self.scale_)
+            self.limit_ = ROBUST_LIMIT * np.maximum(found[:, 2] / self.scale_, 1.0)
         return self
 
     def transform(self, target: np.ndarray, robust: bool = False) -> np.ndarray:
         """Return scaled targets, cut off where a wild one would drown the sums over all rows.
 
-        That is at a million spreads, of a robust loss, to which it makes no difference, at ten thousand.
+        That is at a million spreads, of a robust loss, to which it makes no difference, earlier.
         """
         if self.kind == "none":
             return target
         if self.kind == "log":
             return target / self.scale_
         scaled = standardise(target, self.shift_, self.scale_, False)
-        return np.clip(scaled, -1e4, 1e4) if robust else scaled
+        return np.clip(scaled, -self.limit_, self.limit_) if robust else scaled
 
     def inverse(self, raw: np.ndarray) -> np.ndarray:
         """Return predictions in the user's units from raw ones."""
@@ -240,19 +247,18 @@ class TargetScaler:
         return self.scale_ * moves
 
 
-def robust_statistics(values: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
-    """Return the weighted median and the spread of a normal law with the same quartiles, or deciles if that is larger.
+def robust_statistics(values: np.ndarray, weight: np.ndarray) -> tuple[float, float, float]:
+    """Return the weighted median, the spread of a normal law with the same quartiles, and with the same deciles.
 
-    Where most values are equal, quantiles farther out are taken; the spread is zero if no such pair differs.
+    Where most values are equal, or next to it, quantiles farther out take the place of the quartiles; the spread is
+    zero if no such pair differs.
     """
     levels = [0.5, 0.25, 0.75, 0.1, 0.9, 0.02, 0.98]
     median, *ends = np.quantile(values, levels, weights=weight, method="inverted_cdf").tolist()
     widths = 1.349, 2.563, 4.107  # of a standard normal law
     spreads = [high / width - low / width for low, high, width in zip(ends[::2], ends[1::2], widths, strict=True)]
-    for spread in (max(spreads[:2]), spreads[2]):
-        if spread > 16 * np.finfo(float).eps * abs(median) and spread >= np.finfo(float).tiny:
-            return median, spread
-    return median, 0.0
+    least = max(16 * np.finfo(float).eps * abs(median), np.finfo(float).tiny, 1e-9 * spreads[1])
+    return median, next((spread for spread in spreads if spread >= least), 0.0), spreads[1]
 
 
 def n_rows(X: Any) -> int:

@@ -68,6 +68,8 @@ def inputs_of(model: Any, frame: Any, name: str) -> Any:
         raise CommandError(f"{name} has {frame.shape[1]} columns; the model was trained on {model.n_features_in_}")
     kinds = {**{c.column: "text" for c in encoder.categories_}, **encoder.times_}
     X = tables.known_inputs(frame, [kinds.get(j, "number") for j in range(frame.shape[1])], name)
+    for column, levels in encoder.categories_:
+        X.isetitem(column, tables.as_known_levels(X.iloc[:, column], levels))
     return X if hasattr(model, "feature_names_in_") else X.to_numpy(dtype=float, na_value=np.nan)
 
 
@@ -90,6 +92,10 @@ def evaluate(options: argparse.Namespace) -> None:
     as_text = hasattr(model, "classes_") and model.classes_.dtype.kind in "OU"
     y = labels_of(y, "classification" if hasattr(model, "classes_") else "regression", as_text)
     found = measure(model, X, y)
+    if options.report is not None:
+        from ..plotting import report
+
+        report(model, X, y, Path(options.report), about=f"the rows of {options.table}")
     with standard_output() as out:
         if options.json:
             numbers = {name: value if np.isfinite(value) else None for name, value in found.items()}
@@ -97,10 +103,6 @@ def evaluate(options: argparse.Namespace) -> None:
         else:
             width = max(map(len, found))
             print("\n".join(f"{name:<{width}}  {value:.6g}" for name, value in found.items()), file=out)
-    if options.report is not None:
-        from ..plotting import report
-
-        report(model, X, y, Path(options.report), about=f"the rows of {options.table}")
 
 
 def inspect(options: argparse.Namespace) -> None:

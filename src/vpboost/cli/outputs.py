@@ -36,7 +36,7 @@ def check_files(options: Namespace) -> None:
         raise CommandError(f"{' and '.join(reads)} are both -; standard input can be read only once")
     for label, path in reads.items():
         check_input(label, path)
-        if path != "-" and os.path.isfile(path) and is_standard_output(path):
+        if is_standard_output(0 if path == "-" else path):
             raise CommandError(f"standard output and {label}, {path}, are the same file; write to another one")
     seen = dict(reads)
     for name in () if getattr(options, "to", None) == "numpy" else options.writes:  # see check_folder
@@ -52,10 +52,10 @@ def check_files(options: Namespace) -> None:
         seen[label] = path
 
 
-def is_standard_output(path: str) -> bool:
-    """Say whether standard output goes to this file."""
+def is_standard_output(path: str | int) -> bool:
+    """Say whether standard output goes to this regular file."""
     try:
-        return os.path.samefile(path, sys.stdout.fileno())
+        return os.path.isfile(path) and os.path.samefile(path, sys.stdout.fileno())
     except (OSError, AttributeError, ValueError):  # closed, or not a file
         return False
 

@@ -139,7 +139,7 @@ def read_batches(parquet: Any, file: Path) -> Any:
     opened, batches, used = parquet.ParquetFile(file), [], 0
     for batch in opened.iter_batches(1024):
         batches.append(batch)
-        used += batch.nbytes
+        used += sum(getattr(column, "indices", column).nbytes for column in batch.columns)  # levels are shared
         check_memory(2 * used, str(file))  # beside what they take already
     table = pyarrow.Table.from_batches(batches, opened.schema_arrow)
     for place, field in enumerate(table.schema):
@@ -185,8 +185,8 @@ def read_text(stream: BinaryIO, name: str, form: Format) -> Any:
         text: Any = str if form.raw else {column: str for column in header if column.strip() in form.text}
         frame = pd.read_csv(
             stream, sep=delimiter, decimal=form.decimal, low_memory=False, index_col=False, skipinitialspace=True,
-            na_values=form.missing, keep_default_na=not form.missing, encoding="utf-8-sig", dtype=text,
-            na_filter=not form.raw,
+            na_values=["", *form.missing] if form.missing else None, keep_default_na=not form.missing,
+            encoding="utf-8-sig", dtype=text, na_filter=not form.raw,
         )  # fmt: skip
         return checked(frame, name)
     except UnicodeDecodeError as error:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..frames import MOST_LEVELS
+from ..predictor import level_name
 from ..suggest import did_you_mean
 from .errors import CommandError
 
@@ -92,6 +93,28 @@ def known_inputs(frame: Any, kinds: list[str], name: str) -> Any:
                 raise CommandError(f"column {column!r} of {name} holds {what}; the model was trained on numbers there")
             frame[column] = values.astype(float)
     return frame
+
+
+def as_known_levels(column: Any, levels: tuple[str, ...]) -> Any:
+    """Return a column of categories in which numbers are written as in training: 1.0 as 1, or the other way round."""
+
+    def number(text: str) -> str | None:
+        try:
+            return level_name(float(text))
+        except ValueError:
+            return None
+
+    by_number: dict[str | None, str] = {}
+    for level in levels:
+        value = number(level)
+        by_number[value] = "" if value in by_number else level  # 01 and 1 are two levels, and no third one is either
+    known = set(levels)
+
+    def match(value: Any) -> Any:
+        text = level_name(value)
+        return value if text in known else by_number.get(number(text)) or value
+
+    return column.map(match, na_action="ignore")
 
 
 def known_times(column: Any, kind: str, called: str) -> Any:

@@ -88,7 +88,8 @@ class Checks(Settings):
         if is_stream(X):
             raise TypeError(f"X must be an array or a data frame, got {type(X).__name__}; read it first")
         if isinstance(X, np.ma.MaskedArray):
-            X = np.ma.filled(X.astype(float), np.nan)
+            missing: Any = np.array("NaT", X.dtype) if X.dtype.kind in "mM" else np.nan
+            X = np.ma.filled(X if X.dtype.kind in "mM" else X.astype(float), missing)
         if type(X).__name__ == "RecordBatch" and is_arrow(X):
             X = table_of_batch(X)
         if hasattr(X, "collect") and not hasattr(X, "shape"):
