@@ -35,7 +35,7 @@ CLASSES = {26: 260, 128: 256, 200: 400, 1000: 2000}
 OUTPUTS = {200: 600}
 
 
-def fit_all(thread, classes=CLASSES, race=True):
+def fit_all(thread, classes=CLASSES, race=True, outputs=True):
     """Fit every problem, briefly; some by a race of profiles."""
     from vpboost import VPBoostClassifier, VPBoostRegressor
 
@@ -46,7 +46,7 @@ def fit_all(thread, classes=CLASSES, race=True):
         X, y = rng.normal(size=(n_rows, 3)), np.arange(n_rows) % n_classes
         model = VPBoostClassifier(**short, **({} if race and n_classes == 26 else fixed)).fit(X, y)
         assert model.predict_proba(X).shape == (n_rows, n_classes)
-    for n_outputs, n_rows in OUTPUTS.items():
+    for n_outputs, n_rows in (OUTPUTS if outputs else {}).items():
         X, y = rng.normal(size=(n_rows, 3)), rng.poisson(2, size=(n_rows, n_outputs))
         VPBoostRegressor(**short, **({} if race else fixed), loss="poisson").fit(X, y)
         VPBoostRegressor(**short, **fixed, candidates=3).fit(X, y[:, :2])
@@ -59,6 +59,7 @@ def main():
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--classes", type=int, nargs="*", default=list(CLASSES))
     parser.add_argument("--no-race", action="store_true")
+    parser.add_argument("--no-outputs", action="store_true")
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--seconds", type=float, default=300)
     options = parser.parse_args()
@@ -72,7 +73,8 @@ def main():
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: options.cores])
     classes = {n: CLASSES[n] for n in options.classes}
     with ThreadPoolExecutor(options.threads) as pool:
-        list(pool.map(partial(fit_all, classes=classes, race=not options.no_race), range(options.threads)))
+        fit = partial(fit_all, classes=classes, race=not options.no_race, outputs=not options.no_outputs)
+        list(pool.map(fit, range(options.threads)))
 
 
 if __name__ == "__main__":
