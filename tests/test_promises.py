@@ -7,7 +7,7 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from vpboost import PseudoHuber, Quantile, VPBoostClassifier, VPBoostRegressor, load_model
-from vpboost.light import accurate
+from vpboost.light import AccurateEnsemble
 from vpboost.predictor import FARTHEST, standardise
 from vpboost.preprocessing import TargetScaler, robust_statistics, statistics
 
@@ -95,10 +95,23 @@ def test_a_row_is_predicted_alone_as_among_many(options):
 
 def test_single_precision_is_used_only_where_it_is_enough():
     small = VPBoostRegressor(**{**PLAIN, "learning_rate": 0.05}).fit(X, Y)
-    assert accurate(small.ensemble_) is small.ensemble_
+    assert AccurateEnsemble(small.ensemble_).largest == 30
     large = VPBoostRegressor(**{**PLAIN, "reg_lambda": 1e-12, "learning_rate": 1.0}).fit(X, Y)
     assert large.ensemble_.constant.dtype == np.float32
-    assert accurate(large.ensemble_).constant.dtype == np.float64
+    assert AccurateEnsemble(large.ensemble_).largest < 0
+    assert AccurateEnsemble(large.ensemble_).double.constant.dtype == np.float64
+
+
+@pytest.mark.parametrize("featurizer", ["mlp", "resnet", "bspline"])
+@pytest.mark.parametrize("loss", ["squared_error", "pseudo_huber", "gamma"])
+def test_rows_far_away_are_predicted_alone_as_among_many(featurizer, loss):
+    y = np.exp(Y / 2) if loss == "gamma" else Y
+    model = VPBoostRegressor(**{**PLAIN, "n_estimators": 4}, loss=loss, featurizer=featurizer).fit(X, y)
+    rng = np.random.default_rng(0)
+    table = rng.normal(size=(1200, 2)) * rng.choice([1, 10, 100, 1e4, 1e6], size=(1200, 1))
+    alone = np.concatenate([model.predict(table[i : i + 30]) for i in range(0, 1200, 30)])
+    error = np.abs(model.predict(table) - alone) / np.maximum(np.abs(alone), y.std())
+    assert error.max() < 2e-6
 
 
 # --- robust losses ----------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """An ensemble in plain NumPy, double precision: for a few rows, where JAX would spend its time on calling itself."""
 
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -16,8 +17,9 @@ ROWS_AT_ONCE = 64
 #: program is worth its time.
 FEW_ROWS, MORE_ROWS, MOST_WORK = 32, 1000, 30_000_000
 
-#: Where the weights of an output have a larger norm, sums in single precision are off by more than about 1e-6.
-LARGEST_NORM = 1.5
+#: Where the weights of an output have a larger norm, or encoded inputs are larger, sums in single precision are off by
+#: more than about 1e-6.
+LARGEST_NORM, LARGEST_INPUT = 1.5, 30.0
 
 
 class LightEnsemble:
@@ -55,17 +57,39 @@ def as_plain(array: Any) -> np.ndarray:
     return np.asarray(array, float if np.issubdtype(array.dtype, np.floating) else None)
 
 
-def accurate(ensemble: Ensemble) -> Ensemble:
-    """Return an ensemble whose predictions are those of double precision, to about 1e-6 (targets being of order one).
+class AccurateEnsemble:
+    """An ensemble for many rows whose predictions are those of double precision, to about 1e-6 (targets of order one).
 
-    That is the ensemble itself where its weights are small; else the same one in double precision, three times as slow.
-    A row's prediction is then the same, to 1e-6, whether it is made alone by NumPy or among many by XLA.
+    XLA computes in single precision where weights and inputs are small, else in double, three times as slow. A row's
+    prediction is then the same, to 1e-6, whether it is made alone by NumPy or among many by XLA.
     """
-    with np.errstate(over="ignore"):  # weights of strangers' files
-        norm = np.sqrt((np.asarray(ensemble.weights, float) ** 2).sum(axis=(0, 1))).max()
-    parts = str(describe_featurizer(ensemble.featurizers)) if ensemble.n_learners else ""
-    waves = "Fourier" in parts or "'sin'" in parts  # single precision does not know the phase of a large angle
-    if ensemble.constant.dtype == np.float64 or (norm <= LARGEST_NORM and not waves):
+
+    def __init__(self, ensemble: Ensemble):
+        self.ensemble, self.double = ensemble, in_double(ensemble)
+        with np.errstate(over="ignore"):  # weights of strangers' files
+            norm = np.sqrt((np.asarray(ensemble.weights, float) ** 2).sum(axis=(0, 1))).max()
+        parts = str(describe_featurizer(ensemble.featurizers)) if ensemble.n_learners else ""
+        waves = "Fourier" in parts or "'sin'" in parts  # single precision does not know the phase of a large angle
+        self.largest = LARGEST_INPUT if norm <= LARGEST_NORM and not waves else -1.0  # none is small enough
+
+    def predict(self, x: np.ndarray) -> np.ndarray:
+        """Return f(x_i) for each row, shape ``(n_rows, K)``."""
+        return self.apply(Ensemble.predict, x)
+
+    def apply(self, function: Callable[[Ensemble, np.ndarray], np.ndarray], x: np.ndarray) -> np.ndarray:
+        """Return what a function of an ensemble and rows gives for each row."""
+        far = np.abs(x).reshape(len(x), -1).max(axis=1, initial=0.0) > self.largest
+        if far.all() or not far.any():
+            return function(self.double if far.any() else self.ensemble, x).astype(float)
+        near = function(self.ensemble, x[~far])
+        found = np.empty((len(x), *near.shape[1:]))
+        found[~far], found[far] = near, function(self.double, x[far])
+        return found
+
+
+def in_double(ensemble: Ensemble) -> Ensemble:
+    """Return the same ensemble in double precision."""
+    if ensemble.constant.dtype == np.float64:
         return ensemble
 
     def double(leaf: Any) -> Any:

@@ -17,7 +17,7 @@ from ..ensemble import Ensemble
 from ..files.model import save_model
 from ..frames import Table, names_of
 from ..interpreter import using
-from ..light import LightEnsemble, accurate
+from ..light import AccurateEnsemble, LightEnsemble
 from ..preprocessing import MOST_SORTED, TargetScaler, canonical_rows, n_rows, take
 from ..sources import MANY_ROWS, chunks, is_stream, read_stream
 from .attempt import Attempt, Part, hold_out, mark_of, race, sample_part, take_part
@@ -30,7 +30,7 @@ class BaseVPBoost(Checks):
 
     boosted_: Boosted
     _light: LightEnsemble | None  #: the ensemble in NumPy; None if it cannot be
-    _accurate: Ensemble  #: the ensemble for XLA
+    _accurate: AccurateEnsemble  #: the ensemble for XLA
     _importance_rows: Any  #: some training rows as the learners see them, until importances are computed
     _importances: np.ndarray | None  #: None until they are asked for
     profile_: Profile
@@ -243,7 +243,7 @@ class BaseVPBoost(Checks):
 
     def _set_predictors(self) -> None:
         """Prepare what predicts: NumPy for few rows, XLA for many."""
-        self._light, self._accurate = LightEnsemble.of(self.ensemble_), accurate(self.ensemble_)
+        self._light, self._accurate = LightEnsemble.of(self.ensemble_), AccurateEnsemble(self.ensemble_)
 
     def save_model(self, path: Any) -> None:
         """Write the fitted model to one file, for :func:`vpboost.load_model`.
@@ -289,7 +289,7 @@ class BaseVPBoost(Checks):
         encoded = self.input_encoder_.transform(inputs)
         if self._light is not None and len(encoded) <= self._light.most_rows:
             return self._light.predict(encoded)
-        return self._accurate.predict(encoded).astype(float)
+        return self._accurate.predict(encoded)
 
     def _known_inputs(self, X: Any) -> Any:
         """Check inputs of a fitted estimator."""
@@ -310,12 +310,13 @@ class BaseVPBoost(Checks):
 
     def _staged_raw(self, X: Any) -> np.ndarray:
         encoded = self.input_encoder_.transform(self._known_inputs(X))
-        return self._accurate.staged_predict(encoded)[1:].astype(float)
+        by_row = self._accurate.apply(lambda ensemble, x: np.moveaxis(ensemble.staged_predict(x), 0, 1), encoded)
+        return np.moveaxis(by_row, 1, 0)[1:]
 
     def _raw_gradient(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Return raw predictions and their derivatives by the columns of X."""
         inputs = self._known_inputs(X)
         encoded = self.input_encoder_.transform(inputs)
-        slopes = self._accurate.input_gradient(encoded).astype(float)
+        slopes = self._accurate.apply(Ensemble.input_gradient, encoded)
         gradient = self.input_encoder_.gradient(slopes, inputs, self.n_features_in_)
-        return self._accurate.predict(encoded).astype(float), gradient
+        return self._accurate.predict(encoded), gradient
