@@ -309,11 +309,16 @@ def test_the_same_row_is_read_alike_in_every_file(tmp_path, capsys):
     assert model.input_encoder_.categories_[0].levels == ("002", "01", "1")
 
 
-def test_kept_columns_are_written_as_they_were(tmp_path, capsys):
+def test_kept_columns_are_written_as_they_were(tmp_path, capsys, monkeypatch):
     (tmp_path / "t.csv").write_text("id,x,note,y\n" + "".join(f"00{i},{i}.10,NA,{i}.5\n" for i in range(60)))
     train(capsys, tmp_path / "t.csv", "--ignore", "id", "--ignore", "note")
     succeed(capsys, "predict", tmp_path / "m", tmp_path / "t.csv", "--keep", "-o", tmp_path / "p.csv")
-    assert (tmp_path / "p.csv").read_text().splitlines()[8].startswith("007,7.10,NA,7.5,")
+    expected = (tmp_path / "p.csv").read_text()
+    assert expected.splitlines()[8].startswith("007,7.10,NA,7.5,")
+    with open(tmp_path / "t.csv", "rb") as table:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(table))
+        succeed(capsys, "predict", tmp_path / "m", "-", "--keep", "-o", tmp_path / "q.csv")
+    assert (tmp_path / "q.csv").read_text() == expected
 
 
 def test_named_indices_in_parquet_are_columns(tmp_path, capsys):

@@ -7,9 +7,13 @@ import io
 import math
 import os
 import re
+import shutil
 import sys
+import tempfile
 import zlib
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -75,6 +79,24 @@ def read_table(path: str, form: Format) -> Any:
             return read_text(in_memory(stream, path), path, form)
         check_memory(memory_of(stream, file.stat().st_size), path)
         return read_text(stream, path, form)
+
+
+@contextmanager
+def readable_twice(path: str) -> Iterator[str]:
+    """Give the path of a file with the content of another, or of standard input or a pipe, which can be read once."""
+    if path != "-" and Path(path).is_file():
+        yield path
+        return
+    with tempfile.NamedTemporaryFile(prefix="vpboost-", suffix=".csv") as copy:
+        if path == "-":
+            if sys.stdin is None:
+                raise CommandError("standard input is closed; give the name of a file")
+            shutil.copyfileobj(sys.stdin.buffer, copy)
+        else:
+            with open(path, "rb") as stream:
+                shutil.copyfileobj(stream, copy)
+        copy.flush()
+        yield copy.name
 
 
 def read_parquet(file: Path) -> Any:
