@@ -242,6 +242,17 @@ def test_large_frames_are_fitted(monkeypatch):
         assert np.isfinite(model.predict(frame)).all()
 
 
+def test_rare_levels_of_large_frames_are_learnt(monkeypatch):
+    monkeypatch.setattr("vpboost.preprocessing.MANY_ROWS", 10)
+    levels, numbers = np.array(["common"] * 300, dtype=object), np.arange(300.0)
+    for row in range(0, 300, 30):
+        levels[row], numbers[row + 1] = f"rare {row}", np.nan
+    table = read_table(pd.DataFrame({"c": levels, "n": numbers}))
+    encoder = InputEncoder().fit(table, np.ones(300))
+    assert len(encoder.categories_[0].levels) == 11
+    assert encoder.missing_.tolist() == [0]
+
+
 def test_dates_where_numbers_were_and_missing_ones():
     numbers = VPBoostRegressor(**PLAIN).fit(pd.DataFrame({"d": DAYS}), DAYS)
     for other in (pd.DataFrame({"d": NUMPY}), pa.table({"d": NUMPY})):

@@ -45,9 +45,9 @@ class InputEncoder:
     def fit(self, X: Any, weight: np.ndarray) -> "InputEncoder":
         """Learn scales, levels, indicators and encodings from training inputs and their weights.
 
-        Of a very large table, a random sample of rows is enough.
+        Of a very large array, a random sample of rows is enough; tables may have rare levels, and are read in full.
         """
-        if n_rows(X) > MANY_ROWS:
+        if n_rows(X) > MANY_ROWS and not isinstance(X, Table):
             chosen = random_rows(n_rows(X), MANY_ROWS)
             X, weight = X[chosen], weight[chosen]
         numbers, texts = parts_of(X)
