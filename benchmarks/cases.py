@@ -28,11 +28,11 @@ from vpboost import (
     cache_compilation,
     datasets,
 )
-from vpboost.curvature import ScaledIdentity, Softmax
+from vpboost.core.objective import CG_AT_END, value_and_slopes
+from vpboost.core.reduced import Derivatives, optimal_weights, optimal_weights_cg, reduce
+from vpboost.engine import ENGINES
 from vpboost.featurizers import with_bias
-from vpboost.interpreter import ENGINES
-from vpboost.objective import CG_AT_END, value_and_slopes
-from vpboost.reduced import Derivatives, optimal_weights, optimal_weights_cg, reduce
+from vpboost.losses.curvature import ScaledIdentity, Softmax
 
 THREADS = 2
 

@@ -82,14 +82,15 @@ def boosted() -> list[Any]:
     found: list[Any] = []
     wide = np.outer(Y, np.linspace(-1, 1, 70)) + SEVERAL[:, 1:2]
     squared: Any = {"loss": vpboost.SquaredError(), "validation": (X[:90], Y[:90])}
-    for target, options in (
+    cases: list[tuple[Any, dict[str, Any]]] = [
         (Y, {**squared, "training": Training(max_steps=20, candidates=3, inherit=0.5), "dtype": "float64"}),
         (Y, {**squared, "training": Training(method="gd", max_steps=20, batch_size=64)}),
         (Y, {**squared, "training": Training(method="vp_start_end", max_steps=30, tol=1e-2), "engine": "numpy"}),
         (wide, {"loss": vpboost.SquaredError(), "training": Training(max_steps=10, sketch=8)}),
         (CLASSES, {"loss": vpboost.MulticlassCrossEntropy(4), "trust_region": TrustRegion.paper()}),
         (CLASSES, {"loss": vpboost.MulticlassCrossEntropy(4), "training": Training(max_steps=9, solver="cg")}),
-    ):
+    ]
+    for target, options in cases:
         options = {"n_learners": 4, "featurizer": partial(MLP, width=5, depth=1), **options}
         result = vpboost.boost(X, target, sample_weight=WEIGHT, **options)
         found += [np.array([record[:-1] for record in result.history], float), *jax.tree.leaves(result.ensemble)]

@@ -12,7 +12,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from vpboost.demo import TASKS, Run, run
+from vpboost.cli.demo import TASKS, Run, run
 
 RESULTS = Path(__file__).parent / "results" / "toy_tasks.json"
 #: Goals for the mean test loss of ``vp``: mean squared error, binary and multiclass cross-entropy.

@@ -16,8 +16,8 @@ import optax
 from jaxtyping import Array
 
 from vpboost import Loss, SquaredError
-from vpboost.corrective import Linear
-from vpboost.featurizers import Given, columns, count_parameters, with_bias
+from vpboost.core.refit import Linear
+from vpboost.featurizers import Identity, columns, count_parameters, with_bias
 
 from .data import Parts
 from .problems import Problem
@@ -83,7 +83,7 @@ def matched_width(problem: Problem, input_shape: tuple[int, ...], n_outputs: int
 def newton(loss: Loss, z: Array, target: Array, constant: Array, weights: Array, reg: Array, steps: int) -> Array:
     """Return linear weights nearer to the minimum of the mean loss + ½λ‖w‖² for fixed features ``z`` (n × rows)."""
     share = jnp.full((1, z.shape[1]), 1 / z.shape[1], z.dtype)
-    problem = Linear(Given(), z[None], target[None], share, loss, constant, reg)
+    problem = Linear(Identity(), z[None], target[None], share, loss, constant, reg)
     if isinstance(loss, SquaredError):
         return weights + problem.newton(weights, problem.outputs(weights), CG)  # in closed form
     return problem.solve(weights, steps, CG)

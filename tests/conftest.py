@@ -13,7 +13,7 @@ import pytest
 from hypothesis import settings
 
 from vpboost import VPBoostClassifier, VPBoostRegressor
-from vpboost.compilation import forget_programs_if_many
+from vpboost.engine.compilation import forget_programs_if_many
 
 # compilation makes the first example slow
 settings.register_profile("vpboost", deadline=None)

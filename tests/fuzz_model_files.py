@@ -28,10 +28,10 @@ import numpy as np
 
 from vpboost import MLP, ConvNet, ModelFileError, VPBoostClassifier, VPBoostRegressor
 from vpboost.callbacks import Checkpoint
-from vpboost.checkpoint import CheckpointError, read_checkpoint, read_facts
+from vpboost.estimators.loading import from_bytes
 from vpboost.featurizers import SomeColumns, with_bias
+from vpboost.files.checkpoint import CheckpointError, read_checkpoint, read_facts
 from vpboost.files.container import NO_DIGEST, pack, unpack
-from vpboost.files.model import from_bytes
 
 #: Numbers that files should not hold where scales, weights and the like are.
 NUMBERS = (0.0, -1.0, 1.0, 5e-324, -1e-310, 1e-300, 1e30, -3e38, 1e300, -1e308, 1.7e308)

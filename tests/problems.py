@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from vpboost.blocks import Layout, block_map, block_sum
-from vpboost.curvature import Dense, Diagonal, ScaledIdentity, Softmax
+from vpboost.core.reduced import Derivatives
 from vpboost.featurizers import columns
-from vpboost.reduced import Derivatives
+from vpboost.losses.curvature import Dense, Diagonal, ScaledIdentity, Softmax
+from vpboost.numerics.blocks import Layout, block_map, block_sum
 
 STRUCTURES = ("identity", "diagonal", "softmax", "dense")
 

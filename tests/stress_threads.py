@@ -3,8 +3,8 @@
     python tests/stress_threads.py --threads 4 --cores 1      # one combination, in this process
     python tests/stress_threads.py --all --seconds 300        # every combination, each in a process with a time limit
 
-Before stacks of matrices were factored one at a time (see ``vpboost.lapack``), these fits stopped each other. The fault
-is jaxlib's, seen with JAX 0.10.2 on CPUs with two cores; upstream it would be reported like this:
+Before stacks of matrices were factored one at a time (see ``vpboost.numerics.lapack``), these fits stopped each other.
+The fault is jaxlib's, seen with JAX 0.10.2 on CPUs with two cores; upstream it would be reported like this:
 
     A batched LAPACK call (``potrf``, ``trsm``, ``syevd``, ...) blocks a thread of XLA's intra-op pool
     (``jax::ParallelBatchMap`` waits on a ``BlockingCounter``) until parts of its batch have run in that same pool. With

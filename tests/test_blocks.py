@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vpboost import SquaredError
-from vpboost.blocks import Layout, block_map, block_sum
-from vpboost.data import prepare
+from vpboost.core.data import prepare
+from vpboost.numerics.blocks import Layout, block_map, block_sum
 
 
 @given(n_rows=st.integers(1, 5000), block_rows=st.integers(1, 1024))

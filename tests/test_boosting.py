@@ -22,9 +22,9 @@ from vpboost import (
     Training,
     TrustRegion,
     boost,
-    boosting,
     datasets,
 )
+from vpboost.core import boosting
 
 SMALL = partial(MLP, width=3, depth=1)
 

@@ -9,8 +9,8 @@ import pytest
 
 from vpboost import VPBoostClassifier, VPBoostRegressor, load_model
 from vpboost.callbacks import Checkpoint, EarlyStopping
-from vpboost.checkpoint import CheckpointError, read_checkpoint, read_facts
 from vpboost.featurizers import MLP, SomeColumns, WithBias
+from vpboost.files.checkpoint import CheckpointError, read_checkpoint, read_facts
 from vpboost.files.container import ModelFileError, pack, unpack
 from vpboost.losses import Quantile
 
@@ -340,7 +340,7 @@ def test_a_fit_survives_what_a_checkpoint_cannot_hold(tmp_path, monkeypatch):
     def refuse(*_):
         raise TypeError("array 'a' is of type complex128, which a file cannot hold")
 
-    monkeypatch.setattr("vpboost.checkpoint.pack", refuse)
+    monkeypatch.setattr("vpboost.files.checkpoint.pack", refuse)
     said = fitted(Checkpoint(tmp_path / "fit", every=1, seconds=1e-9))
     assert len(said) == 1
     assert "which a file cannot hold" in said[0]

@@ -181,9 +181,9 @@ def test_kept_columns_must_not_clash_with_predictions(files, capsys):
 
 
 def test_missing_inputs_are_noticed_at_once(files, capsys, monkeypatch):
-    import vpboost.files.model
+    import vpboost.estimators
 
-    monkeypatch.setattr(vpboost.files.model, "load_model", lambda *_: pytest.fail("loaded before the check"))
+    monkeypatch.setattr(vpboost.estimators, "load_model", lambda *_: pytest.fail("loaded before the check"))
     assert "no.csv does not exist" in fail(capsys, "predict", "m.vpboost", "no.csv")
     assert "no.csv does not exist" in fail(capsys, *TRAIN, "--validation", "no.csv", "-o", "x")
     assert ". is a folder" in fail(capsys, "inspect", ".")

@@ -6,7 +6,7 @@ import jax
 import pytest
 
 import vpboost
-from vpboost import compilation
+from vpboost.engine import compilation
 
 FIT = """
 import sys, jax, numpy as np, vpboost

@@ -8,12 +8,12 @@ import pytest
 
 from problems import random_problem
 from vpboost import MLP, SquaredError, Training, boost
-from vpboost.compression import compress, sketch
-from vpboost.curvature import ScaledIdentity
+from vpboost.core.objective import value_and_slopes
+from vpboost.core.reduced import Derivatives
+from vpboost.core.sketch import compress, sketch
+from vpboost.core.weak_learner import sketch_key
 from vpboost.featurizers import with_bias
-from vpboost.objective import value_and_slopes
-from vpboost.reduced import Derivatives
-from vpboost.weak_learner import sketch_key
+from vpboost.losses.curvature import ScaledIdentity
 
 
 def many_outputs(rank=None, n_rows=90, n_outputs=40, seed=0):

@@ -76,7 +76,7 @@ def test_large_coupled_systems_go_to_conjugate_gradients(monkeypatch):
     ensemble, x = random_ensemble(3)
     y = np.digitize(x[:, 0], [-0.5, 0.5])
     exact = refit(ensemble, x, y, loss=MulticlassCrossEntropy(3), reg_lambda=1e-2)
-    monkeypatch.setattr("vpboost.reduced.MAX_DENSE_UNKNOWNS", 1)
+    monkeypatch.setattr("vpboost.core.reduced.MAX_DENSE_UNKNOWNS", 1)
     # another number of steps, so that the program compiled just now does not serve
     by_cg = refit(ensemble, x, y, loss=MulticlassCrossEntropy(3), reg_lambda=1e-2, n_steps=11)
     np.testing.assert_allclose(by_cg.weights, exact.weights, atol=1e-4)

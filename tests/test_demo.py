@@ -5,7 +5,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from processes import run_as_users_do
-from vpboost import demo
+from vpboost.cli import demo
 from vpboost.cli.main import main
 
 
@@ -38,7 +38,7 @@ def test_a_picture_that_cannot_be_finished_leaves_the_old_one(tmp_path, monkeypa
 
 SCRIPT = """
 import json, sys
-from vpboost import demo
+from vpboost.cli import demo
 result = demo.run(sys.argv[1], "vp", seed=1, candidates=int(sys.argv[2]))
 history = result.fit.history
 print(json.dumps({

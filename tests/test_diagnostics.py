@@ -5,9 +5,9 @@ import pytest
 
 from oracles import explicit_reduced, featurizer_matrix
 from problems import STRUCTURES, random_problem
-from vpboost.diagnostics import cauchy_reduction, diagnose
-from vpboost.objective import summarise
-from vpboost.reduced import Reduced, optimal_weights, reduce
+from vpboost.core.diagnostics import cauchy_reduction, diagnose
+from vpboost.core.objective import summarise
+from vpboost.core.reduced import Reduced, optimal_weights, reduce
 
 
 @pytest.mark.parametrize("structure", STRUCTURES)

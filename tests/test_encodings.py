@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from oracles import central_difference
-from vpboost.encodings import NormalScore, Steps, distribution
-from vpboost.preprocessing import InputEncoder, spline_bins
+from vpboost.tables.encoder import InputEncoder, spline_bins
+from vpboost.tables.encodings import NormalScore, Steps, distribution
 
 values = st.lists(st.integers(-20, 20), min_size=5, max_size=60).filter(lambda v: len(set(v)) > 2)
 

@@ -31,7 +31,8 @@ from vpboost import (
     VPBoostRegressor,
     boost,
 )
-from vpboost.estimators.attempt import Attempt
+from vpboost.estimators.plan import engine_of
+from vpboost.estimators.run import Run
 from vpboost.featurizers import SomeColumns
 
 RNG = np.random.default_rng(0)
@@ -203,7 +204,7 @@ def test_fitting_a_small_table_compiles_nothing(estimator, y):
         estimator.fit(x, y(x)).predict(x)
 
     assert compilations(work) == 0
-    assert estimator._engine((317, 4)) == "numpy"
+    assert engine_of(estimator, (317, 4), False) == "numpy"
 
 
 def test_compilations_are_counted():
@@ -213,12 +214,12 @@ def test_compilations_are_counted():
 
 def test_the_engine_is_chosen_by_the_length_of_training():
     model = VPBoostRegressor()
-    assert [model._engine(shape) for shape in ((3000, 9), (3001, 9), (50, 8, 8))] == ["numpy", "xla", "xla"]
-    assert [model._engine((rows, 9), coupled=True) for rows in (1000, 1001)] == ["numpy", "xla"]
-    assert VPBoostRegressor(max_steps=500)._engine((300, 3)) == "numpy"
-    assert VPBoostRegressor(max_steps=500)._engine((301, 3)) == "xla"
-    assert VPBoostRegressor(engine="numpy")._engine((10**6, 9)) == "numpy"
-    assert VPBoostClassifier(engine="xla")._engine((10, 9)) == "xla"
+    assert [engine_of(model, shape, False) for shape in ((3000, 9), (3001, 9), (50, 8, 8))] == ["numpy", "xla", "xla"]
+    assert [engine_of(model, (rows, 9), True) for rows in (1000, 1001)] == ["numpy", "xla"]
+    assert engine_of(VPBoostRegressor(max_steps=500), (300, 3), False) == "numpy"
+    assert engine_of(VPBoostRegressor(max_steps=500), (301, 3), False) == "xla"
+    assert engine_of(VPBoostRegressor(engine="numpy"), (10**6, 9), False) == "numpy"
+    assert engine_of(VPBoostClassifier(engine="xla"), (10, 9), False) == "xla"
     with pytest.raises(ValueError, match="engine must be 'auto' or one of 'xla', 'numpy', got 'gpu'"):
         VPBoostRegressor(engine="gpu").fit(X, Y)
     with pytest.raises(ValueError, match="engine must be one of 'xla', 'numpy', got 'auto'"):
@@ -231,7 +232,7 @@ def quartic(prediction, target):
 
 def test_several_classes_go_to_xla_earlier(monkeypatch):
     seen = []
-    monkeypatch.setattr(Attempt, "run", lambda self, *args: seen.append(self.engine()) or 1 / 0)
+    monkeypatch.setattr(Run, "boost", lambda self, *args: seen.append(self.plan.engine) or 1 / 0)
     x = np.random.default_rng(0).normal(size=(1500, 2))
     settings = {"encoding": "plain", "inherit": 0.5, "early_stopping_rounds": None}
     dense, diagonal = (CustomLoss(quartic, structure=structure) for structure in ("dense", "diagonal"))
@@ -265,6 +266,7 @@ import hashlib, os, sys
 os.sched_setaffinity(0, [int(core) for core in sys.argv[1].split(",")])
 import numpy as np
 from vpboost import VPBoostClassifier, VPBoostRegressor
+from vpboost.estimators.plan import engine_of
 digest = hashlib.sha256()
 x = np.random.default_rng(0).normal(size=(1500, 9))
 mixed = np.tanh(x @ np.random.default_rng(1).normal(size=(9, 20)))
@@ -274,7 +276,7 @@ for model, y in [
     (VPBoostClassifier(n_estimators=2, encoding="plain", engine="numpy"), np.argmax(x, axis=1)),
 ]:
     model.fit(x, y)
-    assert model._engine(x.shape) == "numpy"
+    assert engine_of(model, x.shape, False) == "numpy"
     digest.update(np.asarray(model.ensemble_.weights).tobytes() + str(model.profile_).encode())
 print(digest.hexdigest())
 """

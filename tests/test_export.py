@@ -15,7 +15,7 @@ from models import same
 from vpboost import MLP, ConvNet, VPBoostClassifier, VPBoostRegressor, load_model, losses
 from vpboost.export import to_numpy, to_onnx
 from vpboost.export.graph import Graph
-from vpboost.export.learners import activate
+from vpboost.featurizers import activations
 from vpboost.files.container import pack, unpack
 from vpboost.predictor import ACTIVATIONS, Predictor
 
@@ -88,7 +88,7 @@ def test_exported_regressors(tmp_path_factory, featurizer, loss, encoding, n_out
 def test_exported_activations(tmp_path, activation, dtype):
     graph = Graph(dtype)
     x = graph.input("X", dtype, ["rows"])
-    graph.output("y", activate(graph, activation, x), dtype, ["rows"])
+    graph.output("y", activations.ACTIVATIONS[activation].onnx(graph, x), dtype, ["rows"])
     (tmp_path / "model.onnx").write_bytes(graph.model("activation", {}).SerializeToString())
     values = np.concatenate([np.linspace(-30, 30, 301), [-1e3, 1e3]]).astype(dtype)
     found = run_onnx(tmp_path / "model.onnx", {"X": values})["y"]

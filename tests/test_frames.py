@@ -9,10 +9,10 @@ import pytest
 
 from oracles import central_difference
 from vpboost import VPBoostRegressor, load_model
-from vpboost.encodings import Cycles
-from vpboost.frames import is_frame, names_of, read_table
 from vpboost.predictor import Predictor, seconds
-from vpboost.preprocessing import InputEncoder
+from vpboost.tables.encoder import InputEncoder
+from vpboost.tables.encodings import Cycles
+from vpboost.tables.frames import is_frame, names_of, read_table
 
 pd, pl, pa = pytest.importorskip("pandas"), pytest.importorskip("polars"), pytest.importorskip("pyarrow")
 
@@ -234,8 +234,8 @@ def test_encoders_know_the_kinds_of_columns():
 
 def test_large_frames_are_fitted(monkeypatch):
     """Above so many rows arrays are not copied; tables of several kinds always are."""
-    monkeypatch.setattr("vpboost.preprocessing.MANY_ROWS", 100)
-    monkeypatch.setattr("vpboost.estimators.attempt.MANY_ROWS", 100)
+    for module in ("tables.encoder", "tables.rows", "estimators.parts"):
+        monkeypatch.setattr(f"vpboost.{module}.MANY_ROWS", 100)
     frame = pd.DataFrame({"d": NUMPY, "c": ["a", "b", "c"] * 100})
     for options in (PLAIN, {"n_estimators": 2}):
         model = VPBoostRegressor(**options).fit(frame, DAYS)
@@ -243,7 +243,7 @@ def test_large_frames_are_fitted(monkeypatch):
 
 
 def test_rare_levels_of_large_frames_are_learnt(monkeypatch):
-    monkeypatch.setattr("vpboost.preprocessing.MANY_ROWS", 10)
+    monkeypatch.setattr("vpboost.tables.encoder.MANY_ROWS", 10)
     levels, numbers = np.array(["common"] * 300, dtype=object), np.arange(300.0)
     for row in range(0, 300, 30):
         levels[row], numbers[row + 1] = f"rare {row}", np.nan

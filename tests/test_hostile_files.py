@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from vpboost import ConvNet, ModelFileError, VPBoostClassifier, VPBoostRegressor, load_model
+from vpboost.estimators.loading import from_bytes
 from vpboost.export import to_onnx
 from vpboost.files.atomic import write_file
 from vpboost.files.container import pack, unpack
-from vpboost.files.model import from_bytes
 from vpboost.predictor import Predictor
 
 QUICK = {"n_estimators": 2, "max_steps": 2, "engine": "numpy"}

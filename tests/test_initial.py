@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from vpboost import MLP, SquaredError, Training, boost
+from vpboost.core.initial import STAGES_AT_ONCE, _compiled, blend, initial_populations
 from vpboost.featurizers import SomeColumns
-from vpboost.initial import STAGES_AT_ONCE, _compiled, blend, initial_populations
 
 FACTORY = partial(MLP, width=3, depth=1)
 ROWS = jnp.linspace(-1, 1, 20).reshape(10, 2)

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from jax import lax
 from threadpoolctl import threadpool_info
 
-from vpboost import lapack
-from vpboost.interpreter import program, using
-from vpboost.interpreter.elementwise import UnknownOperationError
-from vpboost.interpreter.engine import as_plain
-from vpboost.interpreter.numpy_program import CALLS, FLOW, PRIMITIVES, Program
+from vpboost.engine import program, using
+from vpboost.engine.choice import as_plain
+from vpboost.engine.elementwise import UnknownOperationError
+from vpboost.engine.numpy_program import CALLS, FLOW, PRIMITIVES, Program
+from vpboost.numerics import lapack
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(4, 5)).astype("float32")

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from vpboost import MLP, RBF, BSpline, ConvNet, Ensemble, Fourier, ResNet, VPBoostClassifier, VPBoostRegressor
+from vpboost.estimators.prediction import LightEnsemble
 from vpboost.featurizers import SomeColumns, with_bias
-from vpboost.light import LightEnsemble
 from vpboost.predictor import ACTIVATIONS
 
 FACTORIES = {

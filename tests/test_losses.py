@@ -20,8 +20,8 @@ from vpboost import (
     SquaredError,
     Tweedie,
 )
-from vpboost.blocks import Layout
-from vpboost.curvature import Dense, Diagonal, ScaledIdentity, Softmax
+from vpboost.losses.curvature import Dense, Diagonal, ScaledIdentity, Softmax
+from vpboost.numerics.blocks import Layout
 
 
 def coupled(prediction, target):

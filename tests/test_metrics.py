@@ -7,7 +7,7 @@ import pytest
 from sklearn import metrics as reference
 
 from vpboost import VPBoostClassifier, VPBoostRegressor
-from vpboost.metrics import REGRESSION, Compared, compare, evaluate, scores_of_classes, scores_of_outputs
+from vpboost.estimators.metrics import REGRESSION, Compared, compare, evaluate, scores_of_classes, scores_of_outputs
 
 QUICK = {"n_estimators": 3, "max_steps": 5, "width": 3, "encoding": "plain", "inherit": 0.0, "engine": "numpy"}
 X = np.random.default_rng(0).normal(size=(90, 2))

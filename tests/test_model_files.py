@@ -20,11 +20,11 @@ import fuzz_model_files
 import vpboost
 from models import same
 from vpboost import MLP, ModelFileError, VPBoostClassifier, VPBoostRegressor, load_model
-from vpboost.featurizers import SomeColumns, with_bias
+from vpboost.estimators.loading import from_bytes
+from vpboost.featurizers import KINDS, SomeColumns, with_bias
 from vpboost.files.atomic import write_file
 from vpboost.files.container import pack, unpack
 from vpboost.files.describe import (
-    FEATURIZERS,
     LOSSES,
     describe_featurizer,
     describe_loss,
@@ -34,7 +34,6 @@ from vpboost.files.describe import (
     named_arrays,
     template,
 )
-from vpboost.files.model import from_bytes
 from vpboost.losses import PseudoHuber, Quantile, Tweedie
 
 QUICK = {"n_estimators": 3, "max_steps": 4}
@@ -130,7 +129,7 @@ def test_parameters_that_cannot_be_stored_are_named(tmp_path):
     assert again.optimizer == "adam"
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
     with pytest.raises(TypeError, match="fitted VPBoostRegressor or VPBoostClassifier, got dict"):
-        vpboost.files.model.save_model({}, tmp_path / "model")
+        vpboost.estimators.saving.save_model({}, tmp_path / "model")
     double = VPBoostRegressor(**QUICK, dtype=np.float64).fit(X, X[:, 0])
     assert round_trip(double, tmp_path / "double").dtype == "float64"
     with pytest.raises(ValueError, match="random_state must be from 0 to"):
@@ -385,7 +384,7 @@ def test_every_loss_can_be_described(name):
 
 
 FACTORIES = {
-    **{name: FEATURIZERS[name] for name in ("MLP", "ResNet", "RBF", "Fourier", "BSpline")},
+    **{name: KINDS[name].build for name in ("MLP", "ResNet", "RBF", "Fourier", "BSpline")},
     "MLP without hidden layers": partial(MLP, depth=0, n_features=7, activation="sin"),
     "some columns": partial(SomeColumns, factory=MLP, fraction=0.5),
     "ConvNet": partial(vpboost.ConvNet, kernels=(3, 2), pools=(2, 2), channels=(2, 3), strides=(2, 1)),

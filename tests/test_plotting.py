@@ -9,8 +9,8 @@ import pytest
 import scipy.sparse
 
 from vpboost import VPBoostClassifier, VPBoostRegressor, plotting
-from vpboost.metrics import evaluate
-from vpboost.sources import MANY_ROWS
+from vpboost.estimators.metrics import evaluate
+from vpboost.numerics.rows import MANY_ROWS
 
 QUICK = {"n_estimators": 5, "max_steps": 10, "width": 4, "encoding": "plain", "inherit": 0.0}
 

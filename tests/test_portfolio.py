@@ -7,16 +7,17 @@ from hypothesis import strategies as st
 
 from oracles import central_difference
 from vpboost import VPBoostClassifier, VPBoostRegressor
-from vpboost.estimators import attempt
-from vpboost.estimators.attempt import hold_out
+from vpboost.estimators import race
+from vpboost.estimators.parts import hold_out
 from vpboost.estimators.portfolio import FALLBACK, PORTFOLIO, Profile, profiles
+from vpboost.estimators.run import Run
 
 QUICK = {"n_estimators": 4, "max_steps": 10, "width": 4}
 
 
 @pytest.fixture
 def short_race(monkeypatch):
-    monkeypatch.setattr(attempt, "PILOT_STAGES", 3)
+    monkeypatch.setattr(race, "PILOT_STAGES", 3)
 
 
 def staircase(n=400, seed=0):
@@ -54,21 +55,19 @@ def test_fewer_columns_win_a_tie():
     class Runner:
         def __init__(self, score, n_columns):
             self.score, self.scores = score, []
-            self.encoder = SimpleNamespace(sources_=np.zeros(n_columns))
+            encoder = SimpleNamespace(sources_=np.zeros(n_columns))
+            self.plan = SimpleNamespace(encoder=encoder, engine="xla")
 
-        def run(self, n_stages, rate, seed, watch):
-            assert (n_stages, rate) == (10, 0.3)
+        def boost(self, n_stages, seed, watch):
+            assert n_stages == 10
             self.scores = [self.score + 2.5] * 9 + [self.score]  # a gain of 2.5, so a margin of 0.01
 
-        def engine(self):
-            return "xla"
-
-        best_score = attempt.Attempt.best_score
+        best_score = Run.best_score
 
     runners = [Runner(1.0, 30), Runner(1.009, 3), Runner(1.005, 3), Runner(1.011, 1)]
-    assert attempt.race(runners, 0.1, 0) == (runners[2], False)
+    assert race.race(runners, 0) == (runners[2], False)
     below_zero = [Runner(-1.0, 30), Runner(-0.98, 3)]
-    assert attempt.race(below_zero, 0.1, 0)[0] is below_zero[0]
+    assert race.race(below_zero, 0)[0] is below_zero[0]
 
 
 def test_without_validation_data_some_rows_decide(short_race):
@@ -83,6 +82,15 @@ def test_without_validation_data_some_rows_decide(short_race):
     assert small.evals_result_["validation"] == []
 
 
+def test_the_race_is_run_at_a_high_rate(monkeypatch):
+    rates = []
+    monkeypatch.setattr(Run, "boost", lambda self, *args: rates.append(self.plan.trust_region.rate) or 1 / 0)
+    for rate in ("auto", 0.4):
+        with pytest.raises(ZeroDivisionError):
+            VPBoostRegressor(**QUICK, learning_rate=rate).fit(*staircase())
+    assert {0.3, 0.4} == set(rates)
+
+
 def test_the_race_is_announced(short_race, capsys):
     VPBoostRegressor(**QUICK, verbose=1).fit(*staircase())
     printed = capsys.readouterr().err
@@ -92,13 +100,13 @@ def test_the_race_is_announced(short_race, capsys):
 
 def test_ctrl_c_during_the_race_leaves_a_model(monkeypatch):
     X, y = staircase()
-    run = attempt.Attempt.run
+    run = Run.boost
 
     def interrupted_run(self, *args, **kwargs):
         run(self, *args, **kwargs)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(attempt.Attempt, "run", interrupted_run)
+    monkeypatch.setattr(Run, "boost", interrupted_run)
     with pytest.warns(UserWarning, match="interrupted after .* stages, while profiles were compared"):
         model = VPBoostRegressor(**QUICK).fit(X, y)
     assert model.n_iter_ > 0
@@ -109,7 +117,7 @@ def test_an_error_in_the_race_is_raised(monkeypatch):
     def failing_run(self, *args, **kwargs):
         raise RuntimeError("no luck")
 
-    monkeypatch.setattr(attempt.Attempt, "run", failing_run)
+    monkeypatch.setattr(Run, "boost", failing_run)
     with pytest.raises(RuntimeError, match="no luck"):
         VPBoostRegressor(**QUICK).fit(*staircase())
 

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from oracles import explicit_reduced
 from problems import STRUCTURES, quadratic_model, random_problem
-from vpboost import reduced
-from vpboost.curvature import Diagonal, ScaledIdentity, Softmax
-from vpboost.reduced import MAX_DENSE_UNKNOWNS, Derivatives, Reduced, uses_cg
+from vpboost.core import reduced
+from vpboost.core.reduced import MAX_DENSE_UNKNOWNS, Derivatives, Reduced, uses_cg
+from vpboost.losses.curvature import Diagonal, ScaledIdentity, Softmax
 
 reduce, curve, optimal_weights = (jax.jit(f) for f in (reduced.reduce, reduced.curve, reduced.optimal_weights))
 optimal_weights_cg = jax.jit(reduced.optimal_weights_cg, static_argnums=(4, 5))

@@ -16,9 +16,9 @@ from vpboost import (
     load_model,
 )
 from vpboost.callbacks import Checkpoint
-from vpboost.checkpoint import CheckpointError
-from vpboost.estimators.attempt import describe_setting
-from vpboost.metrics import score_function
+from vpboost.estimators.metrics import score_function
+from vpboost.estimators.resuming import describe_setting
+from vpboost.files.checkpoint import CheckpointError
 
 PLAIN = {"n_estimators": 5, "learning_rate": 0.5, "encoding": "plain", "inherit": 0.0, "max_features": None}
 X = np.random.default_rng(0).normal(size=(300, 3))

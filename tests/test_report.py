@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from vpboost import VPBoostClassifier, VPBoostRegressor, plotting
-from vpboost.metrics import evaluate
+from vpboost.estimators.metrics import evaluate
 
 SMALL = {"n_estimators": 2, "max_steps": 2, "width": 4, "encoding": "plain", "inherit": 0.0, "engine": "numpy"}
 

@@ -1,12 +1,15 @@
 import numpy as np
 import pytest
 
-from vpboost import VPBoostClassifier, VPBoostRegressor, preprocessing
-from vpboost.blocks import Layout
-from vpboost.data import prepare
-from vpboost.estimators import attempt, base
+from vpboost import VPBoostClassifier, VPBoostRegressor
+from vpboost.core.data import prepare
+from vpboost.estimators import base, parts
 from vpboost.losses import SquaredError
-from vpboost.sources import Rows, chunks, read_stream
+from vpboost.numerics.blocks import Layout
+from vpboost.numerics.rows import Rows, chunks
+from vpboost.tables import canonical, encoder
+from vpboost.tables import rows as table_rows
+from vpboost.tables.streams import read_stream
 
 QUICK = {"n_estimators": 3, "max_steps": 10, "width": 4}
 
@@ -20,10 +23,10 @@ def table(n=500, seed=0):
 @pytest.fixture
 def little_is_much(monkeypatch):
     """Treat tables of more than 100 rows as too large to copy, and let few of them race."""
-    for module in (preprocessing, attempt, base):
+    for module in (encoder, table_rows, parts, base):
         monkeypatch.setattr(module, "MANY_ROWS", 100)
-    monkeypatch.setattr(preprocessing, "MOST_SORTED", 50)
-    monkeypatch.setattr(base, "MOST_SORTED", 50)
+    monkeypatch.setattr(canonical, "MOST_SORTED", 50)
+    monkeypatch.setattr(parts, "MOST_SORTED", 50)
 
 
 def test_rows_are_fetched_when_asked_for():
@@ -73,11 +76,11 @@ def test_a_large_table_gives_the_model_of_a_small_one(little_is_much, monkeypatc
     """What differs is only that the encoder sees a sample: here, every row."""
     X, y = table()
     options = {**QUICK, "encoding": "quantile", "inherit": 0.0, "max_features": 1.0}
-    monkeypatch.setattr(preprocessing, "random_rows", lambda n, about: np.arange(n))
+    monkeypatch.setattr(encoder, "random_rows", lambda n, about: np.arange(n))
     in_parts = VPBoostRegressor(**options).fit(X, y)
     halves = VPBoostRegressor(**{**options, "n_estimators": 1}, warm_start=True).fit(X, y)
     np.testing.assert_array_equal(halves.set_params(n_estimators=3).fit(X, y).predict(X), in_parts.predict(X))
-    for module in (preprocessing, attempt, base):
+    for module in (encoder, table_rows, parts, base):
         monkeypatch.setattr(module, "MANY_ROWS", 10**6)
     np.testing.assert_allclose(in_parts.predict(X), VPBoostRegressor(**options).fit(X, y).predict(X), rtol=1e-5)
 
@@ -86,7 +89,7 @@ def test_few_weighted_rows_of_a_large_table_are_all_used(little_is_much):
     X, y = table()
     weight = np.zeros(500)
     weight[1::20] = 1.0
-    rows, weight, _ = preprocessing.canonical_rows(X, y[:, None], weight)
+    rows, weight, _ = canonical.canonical_rows(X, y[:, None], weight)
     assert len(rows) == len(weight) == 25
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vpboost import TrustRegion
-from vpboost.trust_region import accepts, bounds, next_lambda, reduction_ratio, search
+from vpboost.core.trust_region import accepts, bounds, next_lambda, reduction_ratio, search
 
 numbers = st.floats(-1000, 1000, width=32)
 

@@ -9,11 +9,11 @@ import optax
 import pytest
 
 from problems import STRUCTURES, featurize, quadratic_model, random_problem
-from vpboost import reduced as reduced_module
-from vpboost.blocks import Layout
+from vpboost.core import reduced as reduced_module
+from vpboost.core.objective import MAX_BLOCKS_KEPT, summarise, value_and_slopes
+from vpboost.core.weak_learner import METHODS, Training, batches, descend, solve_at_end, train
 from vpboost.featurizers import MLP, with_bias
-from vpboost.objective import MAX_BLOCKS_KEPT, summarise, value_and_slopes
-from vpboost.weak_learner import METHODS, Training, batches, descend, solve_at_end, train
+from vpboost.numerics.blocks import Layout
 
 reduce, optimal_weights = (jax.jit(f) for f in (reduced_module.reduce, reduced_module.optimal_weights))
 

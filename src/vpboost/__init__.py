@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Any
 from ._version import __version__
 
 if TYPE_CHECKING:
-    from .boosting import Boosted, Record, Stage, boost
-    from .compilation import cache_compilation
-    from .corrective import refit
-    from .ensemble import Ensemble
-    from .estimators import VPBoostClassifier, VPBoostRegressor
+    from .core.boosting import boost
+    from .core.ensemble import Ensemble
+    from .core.records import Boosted, Record, Stage
+    from .core.refit import refit
+    from .core.trust_region import TrustRegion
+    from .core.weak_learner import Training
+    from .engine import cache_compilation
+    from .estimators import VPBoostClassifier, VPBoostRegressor, load_model
     from .featurizers import MLP, RBF, BSpline, ConvNet, Fourier, ResNet
     from .files.container import ModelFileError
-    from .files.model import load_model
     from .losses import (
         BinaryCrossEntropy,
         CustomLoss,
@@ -27,25 +29,23 @@ if TYPE_CHECKING:
         SquaredError,
         Tweedie,
     )
-    from .trust_region import TrustRegion
-    from .weak_learner import Training
 
 #: Where the public names live. Each is imported when first asked for: JAX and scikit-learn take seconds to import.
 _HOMES = {
-    "boosting": ("Boosted", "Record", "Stage", "boost"),
-    "compilation": ("cache_compilation",),
-    "corrective": ("refit",),
-    "ensemble": ("Ensemble",),
-    "estimators": ("VPBoostClassifier", "VPBoostRegressor"),
+    "core.boosting": ("boost",),
+    "core.ensemble": ("Ensemble",),
+    "core.records": ("Boosted", "Record", "Stage"),
+    "core.refit": ("refit",),
+    "core.trust_region": ("TrustRegion",),
+    "core.weak_learner": ("Training",),
+    "engine": ("cache_compilation",),
+    "estimators": ("VPBoostClassifier", "VPBoostRegressor", "load_model"),
     "featurizers": ("MLP", "RBF", "BSpline", "ConvNet", "Fourier", "ResNet"),
     "files.container": ("ModelFileError",),
-    "files.model": ("load_model",),
     "losses": (
         *("BinaryCrossEntropy", "CustomLoss", "Gamma", "Loss", "MulticlassCrossEntropy", "Poisson", "PseudoHuber"),
         *("Quantile", "SquaredError", "Tweedie"),
     ),
-    "trust_region": ("TrustRegion",),
-    "weak_learner": ("Training",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

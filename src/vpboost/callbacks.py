@@ -43,10 +43,11 @@ from rich.errors import LiveError
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
 
-from .boosting import Record, Stage
-from .checkpoint import write_checkpoint
-from .ensemble import Ensemble
+from .checks import check_count, is_number
+from .core.ensemble import Ensemble
+from .core.records import Record, Stage
 from .files.atomic import file_name
+from .files.checkpoint import write_checkpoint
 
 
 class Progress(NamedTuple):
@@ -109,11 +110,6 @@ def name_of(callback: Any) -> str:
     return str(getattr(callback, "__qualname__", type(callback).__name__))
 
 
-def is_number(value: Any) -> bool:
-    """Say whether a value is a number that is not NaN."""
-    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool) and value == value
-
-
 class EarlyStopping:
     """Stop when the validation score has not improved for ``rounds`` stages.
 
@@ -131,8 +127,7 @@ class EarlyStopping:
     """
 
     def __init__(self, rounds: int, min_delta: float = 0.0):
-        if not is_number(rounds) or isinstance(rounds, float | np.floating) or rounds < 1:
-            raise ValueError(f"rounds must be a whole number of at least 1, got {rounds!r}")
+        check_count("rounds", rounds)
         if not is_number(min_delta) or not 0 <= min_delta < math.inf:
             raise ValueError(f"min_delta must be a finite number of at least 0, got {min_delta!r}")
         self.rounds = rounds
@@ -210,8 +205,7 @@ class Checkpoint:
     """
 
     def __init__(self, path: Any, every: int = 10, seconds: float | None = None):
-        if isinstance(every, bool) or not isinstance(every, int | np.integer) or every < 1:
-            raise ValueError(f"every must be a whole number of at least 1, got {every!r}")
+        check_count("every", every)
         if seconds is not None and not seconds > 0:
             raise ValueError(f"seconds must be positive, got {seconds!r}")
         file_name(path)  # raises an error for what is none

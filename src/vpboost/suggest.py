@@ -1,4 +1,4 @@
-"""What a misspelt name may have meant."""
+"""What a misspelt name may have meant; without NumPy, for the command line to start quickly."""
 
 import difflib
 from collections.abc import Iterable

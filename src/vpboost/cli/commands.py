@@ -84,7 +84,7 @@ def inputs_of(model: Any, frame: Any, name: str) -> Any:
 
 def evaluate(options: argparse.Namespace) -> None:
     """Compare predictions with the truth in a table."""
-    from ..metrics import evaluate as measure
+    from ..estimators.metrics import evaluate as measure
     from . import reading, tables
 
     model = load(options.model)
@@ -145,14 +145,14 @@ def export(options: argparse.Namespace) -> None:
 
 def demo(options: argparse.Namespace) -> None:
     """Run the demonstration."""
-    from ..demo import demonstrate
+    from .demo import demonstrate
 
     demonstrate(options.picture, options.seed, options.candidates)
 
 
 def load(path: str) -> Any:
     """Return the model in a file."""
-    from ..files.model import load_model
+    from ..estimators import load_model
 
     try:
         return load_model(path)

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ..frames import MOST_LEVELS
 from ..predictor import level_name
 from ..suggest import did_you_mean
+from ..tables.frames import MOST_LEVELS
 from .errors import CommandError
 
 try:

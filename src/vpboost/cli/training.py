@@ -32,8 +32,8 @@ class Data(NamedTuple):
 
 def train(options: argparse.Namespace) -> None:
     """Fit a model to a table."""
-    from ..checkpoint import CheckpointError
-    from ..compilation import cache_unless_set
+    from ..engine.compilation import cache_unless_set
+    from ..files.checkpoint import CheckpointError
     from . import reading
 
     cache_unless_set()
@@ -94,7 +94,7 @@ def split(data: Data, model: Any, options: argparse.Namespace, form: Any, task: 
     A report should be about rows that were not trained on. Where the estimator would set some aside by itself, they are
     set aside here.
     """
-    from ..estimators.attempt import hold_out
+    from ..estimators.parts import hold_out
     from ..estimators.portfolio import LEAST_ROWS
     from . import reading, tables
 

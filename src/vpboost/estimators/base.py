@@ -2,27 +2,34 @@
 
 import sys
 import warnings
+from functools import partial
 from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from ..boosting import Boosted, Record
-from ..callbacks import EarlyStopping, Progress, ProgressDisplay, ends_fit
-from ..checkpoint import read_facts
-from ..compilation import forget_programs_if_many
-from ..data import evenly_spaced
-from ..ensemble import Ensemble
-from ..files.model import save_model
-from ..frames import Table, names_of
-from ..interpreter import using
-from ..light import AccurateEnsemble, LightEnsemble
-from ..preprocessing import MOST_SORTED, TargetScaler, canonical_rows, n_rows, take
-from ..sources import MANY_ROWS, chunks, is_stream, read_stream
-from .attempt import Attempt, Part, hold_out, mark_of, race, sample_part, take_part
+from ..callbacks import Checkpoint, EarlyStopping, Progress, ProgressDisplay, ends_fit
+from ..core.data import evenly_spaced
+from ..core.ensemble import Ensemble
+from ..core.records import Boosted, Record
+from ..engine import forget_programs_if_many, using
+from ..files.checkpoint import read_facts
+from ..numerics.rows import MANY_ROWS, chunks
+from ..tables.encoder import InputEncoder
+from ..tables.frames import Table
+from ..tables.rows import n_rows
+from ..tables.targets import TargetScaler
 from .checks import Checks
-from .portfolio import RACE_ROWS, Profile, fallback, profiles
+from .metrics import Score, score_function
+from .parts import Part, hold_out, merged
+from .plan import FitPlan, make_plan, rate_of
+from .portfolio import PILOT_RATE, RACE_ROWS, Profile, fallback, profiles
+from .prediction import AccurateEnsemble, LightEnsemble
+from .race import race
+from .resuming import facts_of, mark_of, profile_of, restore
+from .run import Run
+from .saving import save_model
 
 
 class BaseVPBoost(Checks):
@@ -36,7 +43,6 @@ class BaseVPBoost(Checks):
     profile_: Profile
     seed_: int
     evals_result_: dict[str, list[float]]
-    target_names_: list[str] | None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -91,123 +97,152 @@ class BaseVPBoost(Checks):
             raise
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, validation: tuple[Any, Any, Any, Any], resume_from: Any) -> Any:
-        """Check, split, choose a profile, boost and store."""
-        loss_given = self._check_settings()
+        """Check, split, plan, race, boost and store."""
+        loss = self._check_settings()
         going_on = self.warm_start and hasattr(self, "boosted_")
         if going_on:
-            self._check_unchanged()
-        names, self._file_columns = names_of(y), self._file_columns if going_on else None
-        if is_stream(X):
-            names = [y] if isinstance(y, str) else None if y is None else list(y)
-            X, y, self._file_columns = read_stream(X, y, self._file_columns)
-        if going_on and resume_from is not None:
-            raise ValueError("resume_from and going on by warm_start=True exclude each other; use a fresh estimator")
-        inputs = self._check_inputs(X, reset=not going_on)
-        target = self._check_target(y, reset=not going_on)
-        self.target_names_ = names if not going_on else self.target_names_
-        if len(target) != n_rows(inputs):
-            raise ValueError(f"X and y must have as many rows, got {n_rows(inputs)} and {len(target)}")
-        weight = self._check_weight(sample_weight, y, n_rows(inputs), "sample_weight")
-        facts = None if resume_from is None else read_facts(resume_from)
+            self._check_unchanged(resume_from)
+        data, facts = self._check_data(X, y, sample_weight, reset=not going_on), None
+        if resume_from is not None:
+            facts = read_facts(resume_from)
+            self._check_profile(profile_of(facts.profile, resume_from), f"resume_from={str(resume_from)!r}")
         seed = self._seed(self.seed_ if going_on else None if facts is None else facts.seed)
         forget_programs_if_many()
-        rows, weight, groups = canonical_rows(inputs, target, weight)
-        untouched = len(rows) == n_rows(inputs) > MOST_SORTED
-        data = (inputs, target, weight) if untouched else (take(inputs, rows), target[rows], weight)
-        del rows  # large tables
+        data, groups = merged(data)
         # a fit that goes on keeps its validation rows: they must not be trained on
-        aside_by = self.seed_ if going_on else seed
-        train, held_out = self._split(data, groups, *validation, aside_by)
-        self._check_trimmed(train[1])
-        if going_on:
-            attempt = Attempt(self, self.profile_, train, held_out, self.input_encoder_)
-            attempt.scores = self._earlier_scores(attempt.validation)
-            return self._boost(attempt, seed, self.boosted_)
-        self.loss_, kind = self._resolve_loss(loss_given)
-        prepared, weight = self.loss_.prepare_targets(train[1]), train[2]
-        self.target_scaler_ = TargetScaler(kind).fit(prepared, weight, self.loss_.robust)
-        self.loss_ = self.loss_.adapted(self.target_scaler_.transform(prepared), weight)
-        self.race_: dict[Profile, float] = {}
-        self.seed_ = seed
-        if facts is not None:
-            self.race_ = facts.race
-            self._check_profile(facts.profile, f"resume_from={str(resume_from)!r}")
-            attempt = Attempt(self, facts.profile, train, held_out)
-            return self._boost(attempt, seed, attempt.restore(resume_from, seed), recall=True)
-        attempt, interrupted = self._choose_profile(train, groups, held_out, seed)
-        if interrupted and attempt.boosted is not None:
-            status = f"interrupted after {len(attempt.scores)} stages, while profiles were compared"
-            return self._store(attempt, attempt.boosted._replace(status=status), cut_at_best=True)
-        return self._boost(attempt, seed, None)
+        train, held_out = self._split(data, groups, validation, self.seed_ if going_on else seed)
+        del data  # large tables
+        self._check_trimmed(train.target)
+        if not going_on:
+            self._learn_targets(loss, train)
+            self.race_, self.seed_ = {}, seed
+        train, held_out = self._scaled(train), None if held_out is None else self._scaled(held_out)
 
-    def _choose_profile(
-        self, train: Part, groups: np.ndarray, held_out: Part | None, seed: int
-    ) -> tuple[Attempt, bool]:
-        """Return an attempt with the profile that validates best, and whether Ctrl-C cut the choice short."""
-        choices = profiles(self.encoding, self.inherit, self.max_features, np.shape(train[0]))
+        start, interrupted = None, False
+        if going_on:
+            run, start = self._plan(self.profile_, train, held_out, self.input_encoder_), self.boosted_
+            run.scores = self._earlier_scores(run.held_out)
+        elif facts is not None:
+            self.race_ = {profile_of(values, resume_from): score for values, score in facts.race.items()}
+            run = self._plan(profile_of(facts.profile, resume_from), train, held_out)
+            start = restore(run, resume_from, facts, self._facts(run, seed), self.n_estimators)
+        else:
+            run, interrupted = self._choose_profile(train, groups, held_out, seed)
+        if interrupted and run.boosted is not None:
+            status = f"interrupted after {len(run.scores)} stages, while profiles were compared"
+            return self._store(run, run.boosted._replace(status=status), cut_at_best=True)
+        stopping = self._early_stopping(run.held_out)
+        boosted = self._boost(run, seed, stopping, start, recall=facts is not None)
+        return self._store(run, boosted, cut_at_best=stopping is not None)
+
+    def _learn_targets(self, given: Any, train: Part) -> None:
+        """Find the loss and the scale of the targets."""
+        loss, kind = self._resolve_loss(given)
+        prepared = loss.prepare_targets(train.target)
+        self.target_scaler_ = TargetScaler(kind).fit(prepared, train.weight, loss.robust)
+        self.loss_ = loss.adapted(self.target_scaler_.transform(prepared), train.weight)
+
+    def _scaled(self, part: Part) -> Part:
+        """Return a part with the targets that the loss sees."""
+        prepared = self.loss_.prepare_targets(part.target)
+        return part._replace(scaled=self.target_scaler_.transform(prepared, self.loss_.robust))
+
+    def _plan(
+        self, profile: Profile, train: Part, held_out: Part | None, encoder: InputEncoder | None = None, rate: float = 0
+    ) -> Run:
+        """Return a run of a profile that has not begun; ``rate`` is the least boosting rate."""
+        encoder = encoder or InputEncoder(profile.encoding).fit(train.inputs, train.weight)
+        encoded = train.encoded(encoder, self.dtype)
+        return Run(
+            self._plan_for(profile, encoder, encoded, max(rate, rate_of(self, train.n_rows))),
+            encoded,
+            None if held_out is None else held_out.encoded(encoder, self.dtype),
+        )
+
+    def _plan_for(self, profile: Profile, encoder: InputEncoder, encoded: Part, rate: float) -> FitPlan:
+        metric = score_function(self.eval_metric, self._is_classifier)
+        score = None if metric is None else partial(self._score, metric)
+        return make_plan(self, profile, self.loss_, self.target_scaler_, encoder, encoded, rate, score)
+
+    def _score(self, metric: Score, part: Part, raw: np.ndarray) -> float:
+        """Return the score of raw predictions for a part."""
+        return metric(self._plain(part.target), self._from_raw(raw), part.weight)
+
+    def _facts(self, run: Run, seed: int) -> dict[str, Any]:
+        return facts_of(run, self.get_params(deep=False), self.race_, seed)
+
+    def _choose_profile(self, train: Part, groups: np.ndarray, held_out: Part | None, seed: int) -> tuple[Run, bool]:
+        """Return a run of the profile that validates best, and whether Ctrl-C cut the choice short."""
+        choices = profiles(self.encoding, self.inherit, self.max_features, np.shape(train.inputs))
         if len(choices) == 1:
-            return Attempt(self, choices[0], train, held_out), False
-        parts: tuple[Part, Any] = (train, held_out)
-        if held_out is None:
-            rows = hold_out(train[1], groups, self.validation_fraction, seed, self._is_classifier)
+            return self._plan(choices[0], train, held_out), False
+        racing, judging = train, held_out
+        if judging is None:
+            rows = hold_out(train.target, groups, self.validation_fraction, seed, self._is_classifier)
             if rows is None:  # nothing to compare by
-                return Attempt(self, fallback(self.encoding, self.inherit, self.max_features), train, None), False
-            parts = take_part(train, rows[0]), take_part(train, rows[1])
-        parts = sample_part(parts[0], RACE_ROWS[0], seed), sample_part(parts[1], RACE_ROWS[1], seed)
-        encoded: dict[str, Attempt] = {}
+                return self._plan(fallback(self.encoding, self.inherit, self.max_features), train, None), False
+            racing, judging = train.take(rows[0]), train.take(rows[1])
+        racing, judging = racing.sample(RACE_ROWS[0], seed), judging.sample(RACE_ROWS[1], seed)
+        rate, encoded = max(rate_of(self, train.n_rows), PILOT_RATE), {}
         for profile in choices:
             if profile.encoding not in encoded:
-                encoded[profile.encoding] = Attempt(self, profile, parts[0], parts[1])
-        attempts = [encoded[profile.encoding].with_profile(profile) for profile in choices]
+                encoded[profile.encoding] = self._plan(profile, racing, judging)
+        runs = [self._again(encoded[profile.encoding], profile, rate) for profile in choices]
         if self.verbose:
             print(f"comparing {len(choices)} profiles on a few stages each", file=sys.stderr)
-        with using(attempts[0].engine()):  # which limits the threads of linear algebra until all are done
-            best, interrupted = race(attempts, self._rate(len(train[1])), seed)
+        with using(runs[0].plan.engine):  # which limits the threads of linear algebra until all are done
+            best, interrupted = race(runs, seed)
+        chosen = best.plan.profile
         if self.verbose:
-            print(f"chosen: {best.profile}, validation {best.best_score:.4g}", file=sys.stderr)
-        self.race_ = {attempt.profile: attempt.best_score for attempt in attempts}
+            print(f"chosen: {chosen}, validation {best.best_score:.4g}", file=sys.stderr)
+        self.race_ = {run.plan.profile: run.best_score for run in runs}
         if interrupted:
             return best, True
-        if held_out is None or parts[0] is not train or parts[1] is not held_out:
-            return Attempt(self, best.profile, train, held_out), False
-        return best.with_profile(best.profile), False
+        if racing is not train or judging is not held_out:
+            return self._plan(chosen, train, held_out), False
+        return self._again(best, chosen, rate_of(self, train.n_rows)), False
 
-    def _boost(self, attempt: Attempt, seed: int, resume: Boosted | None, recall: bool = False) -> Any:
-        """Run the boosting loop and store what came of it; ``recall`` tells early stopping of the stages before."""
+    def _again(self, run: Run, profile: Profile, rate: float) -> Run:
+        """Return a run that has not begun on the same encoded data, with another profile or boosting rate."""
+        return Run(self._plan_for(profile, run.plan.encoder, run.train, rate), run.train, run.held_out)
+
+    def _boost(
+        self, run: Run, seed: int, stopping: EarlyStopping | None, start: Boosted | None, recall: bool
+    ) -> Boosted:
+        """Run the boosting loop with its callbacks; ``recall`` tells early stopping of the stages before."""
         display = ProgressDisplay() if self.verbose else None
-        stopping = self._early_stopping(attempt.held_out)
         watching = [c for c in (stopping, display) if c is not None] + list(self.callbacks or [])
         ended = False
         if recall:
             remembering = [callback for callback in watching if isinstance(callback, EarlyStopping)]
-            ended = any([c.see(stage, score) for c in remembering for stage, score in enumerate(attempt.scores)])
+            ended = any([c.see(stage, score) for c in remembering for stage, score in enumerate(run.scores)])
 
         def watch(progress: Progress) -> bool:
             return any([ends_fit(callback, progress) for callback in watching])
 
+        saves = any(isinstance(callback, Checkpoint) for callback in watching)
         try:
-            n_learners = len(attempt.scores) if ended else int(self.n_estimators)
-            boosted = attempt.run(n_learners, self._rate(len(attempt.train[1])), seed, watch, resume)
+            n_learners = len(run.scores) if ended else int(self.n_estimators)
+            return run.boost(n_learners, seed, watch, start, self._facts(run, seed) if saves else None)
         finally:
             for shown in (callback for callback in watching if isinstance(callback, ProgressDisplay)):
                 shown.close()
-        return self._store(attempt, boosted, cut_at_best=stopping is not None)
 
-    def _store(self, attempt: Attempt, boosted: Boosted, cut_at_best: bool) -> Any:
+    def _store(self, run: Run, boosted: Boosted, cut_at_best: bool) -> Any:
         """Set the fitted attributes."""
         if boosted.status.startswith("interrupted"):
             warnings.warn(f"fit {boosted.status}; the model of those stages is kept", UserWarning, stacklevel=4)
-        target = attempt.train[1]
+        target: Any = run.train.scaled
         if boosted.history and not boosted.ensemble.n_learners and (target != target[:1]).any():
             warnings.warn(
                 "no learner was accepted: the model predicts a constant (is nothing to be learnt from X, or does the "
                 "featurizer, the activation or the loss give NaN?)",
                 UserWarning,
-                stacklevel=5,
+                stacklevel=4,
             )
-        self.profile_, self.input_encoder_, self.boosted_ = attempt.profile, attempt.encoder, boosted
-        self._begun_with, self._validated_on = self._binding_settings(), mark_of(attempt.validation)
-        history, scores = boosted.history, attempt.scores if attempt.held_out is not None else []
+        self.profile_, self.input_encoder_, self.boosted_ = run.plan.profile, run.plan.encoder, boosted
+        self._begun_with, self._validated_on = self._binding_settings(), mark_of(run.held_out)
+        history, scores = boosted.history, run.scores if run.held_out is not None else []
         self.history_ = {name: np.array([getattr(r, name) for r in history]) for name in Record._fields}
         self.n_iter_ = len(history)
         self.evals_result_ = {"training": self.history_["loss"].tolist(), "validation": scores}
@@ -220,7 +255,7 @@ class BaseVPBoost(Checks):
         self._keep(kept, score)
         if cut_at_best and boosted.status == "all stages done":
             self._warn_if_unfinished(scores)
-        self._importance_rows, self._importances = np.array(evenly_spaced(attempt.train[0], 512)), None
+        self._importance_rows, self._importances = np.array(evenly_spaced(run.train.inputs, 512)), None
         return self
 
     def _warn_if_unfinished(self, scores: list[float]) -> None:

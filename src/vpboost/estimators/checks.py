@@ -7,12 +7,23 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
-from ..data import check_weights
-from ..frames import column_names, in_order, is_all_numbers, is_arrow, is_frame, is_times, read_table, table_of_batch
-from ..preprocessing import n_rows
-from ..sources import is_stream, read_stream
-from .attempt import Part, describe_setting, hold_out, mark_of, take_part
+from ..core.data import check_weights
+from ..tables.frames import (
+    column_names,
+    in_order,
+    is_all_numbers,
+    is_arrow,
+    is_frame,
+    is_times,
+    names_of,
+    read_table,
+    table_of_batch,
+)
+from ..tables.rows import n_rows
+from ..tables.streams import is_stream, read_stream
+from .parts import Part, hold_out
 from .portfolio import LEAST_ROWS, Profile, fix
+from .resuming import describe_setting, mark_of
 from .settings import Settings
 
 #: Parameters that belong to a model from its first stage on. (Encodings and the like are in its profile.)
@@ -26,7 +37,10 @@ class Checks(Settings):
     """Checks of inputs, targets and weights, and the split into training and validation data."""
 
     profile_: Profile
-    kinds_: list[str] | None  #: what each column of a data frame holds (see :mod:`vpboost.frames`); None if all numbers
+    target_names_: list[str] | None
+    kinds_: (
+        list[str] | None
+    )  #: what each column of a data frame holds (see :mod:`vpboost.tables.frames`); None if all numbers
     n_iter_: int
     _file_columns: list[str] | None = None  #: inputs of the file that a model is fitted to
     evals_result_: dict[str, list[float]]
@@ -42,8 +56,10 @@ class Checks(Settings):
         settings = {name: describe_setting(getattr(self, name)) for name in BINDING}
         return {**settings, "dtype": repr(np.dtype(self.dtype).name)}
 
-    def _check_unchanged(self) -> None:
+    def _check_unchanged(self, resume_from: Any) -> None:
         """Raise ``ValueError`` if a fit that goes on by ``warm_start`` has other settings than it was begun with."""
+        if resume_from is not None:
+            raise ValueError("resume_from and going on by warm_start=True exclude each other; use a fresh estimator")
         for name, value in self._binding_settings().items():
             if value != self._begun_with.get(name, value):
                 raise ValueError(
@@ -70,7 +86,7 @@ class Checks(Settings):
                 "the validation data are not those of the fit that warm_start=True goes on with: earlier scores do not "
                 "count, and rows trained on before may be among them; give the same X_val and y_val to every fit",
                 UserWarning,
-                stacklevel=5,
+                stacklevel=4,
             )
         return [*scores, *[float("nan")] * (self.n_iter_ - len(scores))]
 
@@ -83,6 +99,18 @@ class Checks(Settings):
         if earlier is not None:
             return earlier
         return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _check_data(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> Part:
+        """Return inputs, targets and weights, checked; with ``reset`` a new model learns what its columns hold."""
+        names, self._file_columns = names_of(y), None if reset else self._file_columns
+        if is_stream(X):
+            names = [y] if isinstance(y, str) else None if y is None else list(y)
+            X, y, self._file_columns = read_stream(X, y, self._file_columns)
+        inputs, target = self._check_inputs(X, reset), self._check_target(y, reset)
+        self.target_names_ = names if reset else self.target_names_
+        if len(target) != n_rows(inputs):
+            raise ValueError(f"X and y must have as many rows, got {n_rows(inputs)} and {len(target)}")
+        return Part(inputs, target, self._check_weight(sample_weight, y, len(target), "sample_weight"))
 
     def _check_inputs(self, X: Any, reset: bool) -> Any:
         if is_stream(X):
@@ -139,9 +167,10 @@ class Checks(Settings):
         """Check targets once rows of weight zero are gone."""
 
     def _split(
-        self, data: Part, groups: np.ndarray, X_val: Any, y_val: Any, w_val: Any, pair: Any, seed: int
+        self, data: Part, groups: np.ndarray, validation: tuple[Any, Any, Any, Any], seed: int
     ) -> tuple[Part, Part | None]:
         """Return training and validation parts; the latter None without any."""
+        X_val, y_val, w_val, pair = validation
         if pair is not None:
             if X_val is not None or y_val is not None:
                 raise ValueError("give validation data as X_val and y_val or as eval_set, not both")
@@ -161,17 +190,17 @@ class Checks(Settings):
             inputs, target = self._check_inputs(X_val, reset=False), self._check_target(y_val, reset=False)
             if len(target) != n_rows(inputs):
                 raise ValueError(f"X_val and y_val must have as many rows, got {n_rows(inputs)} and {len(target)}")
-            return data, (inputs, target, self._check_weight(w_val, y_val, len(target), "sample_weight_val"))
-        too_few = self.early_stopping_rounds == "auto" and len(data[1]) < LEAST_ROWS
+            return data, Part(inputs, target, self._check_weight(w_val, y_val, len(target), "sample_weight_val"))
+        too_few = self.early_stopping_rounds == "auto" and data.n_rows < LEAST_ROWS
         if self.early_stopping_rounds is None or too_few:
             return data, None
-        parts = hold_out(data[1], groups, self.validation_fraction, seed, self._is_classifier)
+        parts = hold_out(data.target, groups, self.validation_fraction, seed, self._is_classifier)
         if parts is None and self.early_stopping_rounds != "auto":
             raise ValueError(
-                f"early_stopping_rounds={self.early_stopping_rounds} needs validation data, and of {len(data[1])} "
+                f"early_stopping_rounds={self.early_stopping_rounds} needs validation data, and of {data.n_rows} "
                 "different rows none can be spared; give X_val and y_val, or set early_stopping_rounds=None"
             )
-        return (data, None) if parts is None else (take_part(data, parts[0]), take_part(data, parts[1]))
+        return (data, None) if parts is None else (data.take(parts[0]), data.take(parts[1]))
 
 
 def unmasked(values: Any, name: str) -> Any:

@@ -7,16 +7,15 @@ way; what is left to "auto" is decided by fitting a few quick stages with each a
 
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from ..encodings import ENCODINGS
+from ..checks import is_number
 from ..suggest import did_you_mean
+from ..tables.encodings import ENCODINGS
 
 
 class Profile(NamedTuple):
     """How inputs are encoded, where learners start, and which columns they see."""
 
-    encoding: str  #: see :mod:`vpboost.encodings`
+    encoding: str  #: see :mod:`vpboost.tables.encodings`
     inherit: float  #: see :class:`vpboost.Training`
     max_features: float | None  #: see :class:`vpboost.featurizers.SomeColumns`; None does without it
 
@@ -59,11 +58,6 @@ def check_choices(encoding: Any, inherit: Any, max_features: Any) -> None:
         raise ValueError(f"inherit must be 'auto' or in [0, 1), got {inherit!r}")
     if max_features not in ("auto", None) and not (is_number(max_features) and 0 < max_features <= 1):
         raise ValueError(f"max_features must be 'auto', None or in (0, 1], got {max_features!r}")
-
-
-def is_number(value: Any) -> bool:
-    """Say whether ``value`` is a real number, True and False excluded."""
-    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
 
 def fix(profile: Profile, encoding: Any, inherit: Any, max_features: Any) -> Profile:

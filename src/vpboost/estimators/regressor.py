@@ -8,8 +8,8 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_array
 
 from .. import losses
-from ..frames import column_values, in_order, is_frame
 from ..suggest import did_you_mean
+from ..tables.frames import column_values, in_order, is_frame
 from .base import BaseVPBoost
 from .checks import unmasked
 from .parameters import PARAMETERS

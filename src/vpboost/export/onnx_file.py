@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from .._version import __version__
-from ..encodings import Cycles, NormalScore
 from ..files.atomic import file_name, write_file
 from ..files.describe import describe_featurizer, named_arrays
 from ..predictor import FARTHEST, MOST_LOG
-from ..preprocessing import Extra, InputEncoder
+from ..tables.encoder import Extra, InputEncoder
+from ..tables.encodings import Cycles, NormalScore
 from .names import input_names, label_tensor, require_valid
 from .plain import check_known
 

@@ -6,7 +6,6 @@ from typing import Any
 from .. import predictor
 from ..files.atomic import file_name, write_file
 from ..files.describe import describe_featurizer, is_custom
-from ..files.model import save_model
 
 
 def to_numpy(model: Any, folder: Any) -> list[Path]:
@@ -30,7 +29,7 @@ def to_numpy(model: Any, folder: Any) -> list[Path]:
     check_known(model)
     folder.mkdir(parents=True, exist_ok=True)
     saved, script = folder / "model.vpboost", folder / "predictor.py"
-    save_model(model, saved)
+    model.save_model(saved)
     write_file(script, Path(predictor.__file__).read_bytes())
     return [saved, script]
 

@@ -35,12 +35,12 @@ It may also have a method ``columns(x)`` from inputs side by side, ``(*input_sha
 ``(n_features, n_rows)``, such as ``jnp.sin(self.frequency @ x)`` here: it is then used instead, and is faster.
 """
 
+from .activations import activation_function
 from .base import (
     Factory,
-    Given,
+    Identity,
     SomeColumns,
     WithBias,
-    activation_function,
     columns,
     count_parameters,
     require_vector,
@@ -48,21 +48,27 @@ from .base import (
 )
 from .bases import RBF, BSpline, Fourier
 from .networks import MLP, ConvNet, ResNet
+from .registry import KINDS, Kind, kind_of, named_factory, register
 
 __all__ = [
+    "KINDS",
     "MLP",
     "RBF",
     "BSpline",
     "ConvNet",
     "Factory",
     "Fourier",
-    "Given",
+    "Identity",
+    "Kind",
     "ResNet",
     "SomeColumns",
     "WithBias",
     "activation_function",
     "columns",
     "count_parameters",
+    "kind_of",
+    "named_factory",
+    "register",
     "require_vector",
     "with_bias",
 ]

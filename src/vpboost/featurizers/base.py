@@ -1,4 +1,4 @@
-"""What all featurizers share: the factory protocol, the bias feature, activations by name."""
+"""What all featurizers share: the factory protocol, the bias feature, columns left out."""
 
 import abc
 from collections.abc import Callable
@@ -38,7 +38,7 @@ def flat(x: Float[Array, "*shape rows"]) -> Float[Array, "d rows"]:
     return x.reshape(-1, x.shape[-1])
 
 
-class Given(ByColumns):
+class Identity(ByColumns):
     """The featurizer of inputs that are features already."""
 
     def columns(self, x: Float[Array, "n rows"]) -> Float[Array, "n rows"]:
@@ -123,42 +123,6 @@ def with_bias(factory: Factory) -> Factory:
         return WithBias(factory(key, rows))
 
     return make
-
-
-class Activation(eqx.Module):
-    """An activation by name. Unlike JAX's own functions it can be pickled and compared."""
-
-    name: str = eqx.field(static=True)
-
-    def __call__(self, x: Array) -> Array:
-        """Apply the activation elementwise."""
-        return ACTIVATIONS[self.name](x)
-
-
-ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
-    "tanh": jnp.tanh,
-    "relu": jax.nn.relu,
-    "gelu": jax.nn.gelu,
-    "silu": jax.nn.silu,
-    "softplus": jax.nn.softplus,
-    "sin": jnp.sin,
-}
-
-
-def activation_function(activation: str | Callable[[Array], Array]) -> Callable[[Array], Array]:
-    """Return the activation of that name; a function is returned as it is."""
-    if callable(activation):
-        return activation
-    if activation not in ACTIVATIONS:
-        raise ValueError(f"activation must be a function or one of {sorted(ACTIVATIONS)}, got {activation!r}")
-    return Activation(activation)
-
-
-def check_count(name: str, value: int, least: int = 1) -> int:
-    """Return ``value`` if it is a whole number of at least ``least``; raise ``ValueError`` naming it otherwise."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
-    return int(value)
 
 
 def count_parameters(featurizer: Any) -> int:

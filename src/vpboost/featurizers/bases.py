@@ -1,12 +1,17 @@
 """Classical bases with trainable parameters: nothing in the method asks for a neural network."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from .base import ByColumns, check_count, flat
+from .. import predictor
+from ..checks import check_count
+from .base import ByColumns, flat
+from .registry import Kind, register
 
 
 class RBF(eqx.Module):
@@ -104,3 +109,71 @@ def cubic_spline(t: Array) -> Array:
     """Return the cardinal cubic B-spline, supported on |t| < 2, twice continuously differentiable."""
     inner, outer = jnp.maximum(1 - jnp.abs(t), 0), jnp.maximum(2 - jnp.abs(t), 0)
     return (outer**3 - 4 * inner**3) / 6
+
+
+# --- what files and exports have to know ------------------------------------------------------------------------------
+
+
+def onnx_rbf(graph: Any, x: str, options: dict, theta: dict) -> str:
+    """Return Gaussian bumps. ``x`` is (D, rows) or (M, D, rows); an axis for the bumps goes before D."""
+    points = graph("Unsqueeze", x, graph.constant([-3], "int64"))
+    distance = graph("Sub", points, graph.constant(theta["centres"][..., None]))
+    distance = graph("Mul", distance, graph.constant(np.exp(-theta["log_widths"])[..., None]))
+    squares = graph("ReduceSum", graph("Mul", distance, distance), graph.constant([-2], "int64"), keepdims=0)
+    return graph("Exp", graph("Mul", squares, graph.constant(-0.5)))
+
+
+def onnx_fourier(graph: Any, x: str, options: dict, theta: dict) -> str:
+    """Return waves, as sines: runtimes have no cosine in double precision."""
+    phase = graph("MatMul", graph.constant(theta["frequencies"]), x)
+    return graph("Sin", graph("Add", phase, graph.constant(theta["phases"][..., None] + np.pi / 2)))
+
+
+def onnx_bspline(graph: Any, x: str, options: dict, theta: dict) -> str:
+    """Return cubic B-splines along directions."""
+    ridge = graph(
+        "Add", graph("MatMul", graph.constant(theta["directions"]), x), graph.constant(theta["offsets"][..., None])
+    )
+    ridge = graph("Unsqueeze", ridge, graph.constant([2], "int64"))
+    t = graph("Abs", graph("Sub", ridge, graph.constant(np.arange(options["n_knots"])[:, None])))
+
+    def cube(reach: float) -> str:
+        side = graph("Relu", graph("Sub", graph.constant(reach), t))
+        return graph("Mul", graph("Mul", side, side), side)
+
+    difference = graph("Sub", cube(2.0), graph("Mul", cube(1.0), graph.constant(4.0)))
+    return graph("Mul", difference, graph.constant(1 / 6))
+
+
+register(
+    Kind(
+        RBF,
+        "rbf",
+        takes={"width": "n_features"},
+        options=lambda m: {"n_features": m.centres.shape[-2]},
+        plain=predictor.rbf,
+        onnx=onnx_rbf,
+        largest={"log_widths": 100.0},  # beyond, features are NaN somewhere
+    )
+)
+register(
+    Kind(
+        Fourier,
+        "fourier",
+        takes={"width": "n_features"},
+        options=lambda m: {"n_features": m.frequencies.shape[-2]},
+        plain=predictor.fourier,
+        onnx=onnx_fourier,
+        periodic=True,
+    )
+)
+register(
+    Kind(
+        BSpline,
+        "bspline",
+        takes={"width": "n_knots"},
+        options=lambda m: {"n_directions": m.directions.shape[-2], "n_knots": m.n_knots},
+        plain=predictor.bspline,
+        onnx=onnx_bspline,
+    )
+)

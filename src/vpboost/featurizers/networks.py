@@ -9,7 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from .base import ByColumns, activation_function, check_count, flat
+from .. import predictor
+from ..checks import check_count
+from .activations import ACTIVATIONS, activation_function
+from .base import ByColumns, flat
+from .registry import Kind, register
 
 
 class MLP(ByColumns):
@@ -220,3 +224,97 @@ def _apply(layer: eqx.nn.Linear, x: Float[Array, "d rows"]) -> Float[Array, "n r
 
 def _scaled(layer: eqx.nn.Linear, factor: float) -> eqx.nn.Linear:
     return eqx.tree_at(lambda linear: linear.weight, layer, layer.weight * factor)
+
+
+# --- what files and exports have to know ------------------------------------------------------------------------------
+
+#: Largest square of an image's width, times blocks, that convolutions are built for: so much they take in memory.
+MOST_SQUARES = 1 << 24
+
+
+def onnx_linear(graph: Any, theta: dict, name: str, x: str) -> str:
+    """Return the outputs of M linear layers."""
+    product = graph("MatMul", graph.constant(theta[f"{name}.weight"]), x)
+    return graph("Add", product, graph.constant(theta[f"{name}.bias"][..., None]))
+
+
+def onnx_mlp(graph: Any, x: str, options: dict, theta: dict) -> str:
+    """Return the features of fully connected networks."""
+    for i in range(options["depth"] + 1):
+        x = ACTIVATIONS[options["activation"]].onnx(graph, onnx_linear(graph, theta, f"layers.{i}", x))
+    return x
+
+
+def onnx_resnet(graph: Any, x: str, options: dict, theta: dict) -> str:
+    """Return the features of residual networks."""
+    activate = ACTIVATIONS[options["activation"]].onnx
+    z = activate(graph, onnx_linear(graph, theta, "opening", x))
+    for i in range(options["depth"]):
+        z = graph("Add", z, activate(graph, onnx_linear(graph, theta, f"blocks.{i}", z)))
+    return z
+
+
+def onnx_convnet(graph: Any, x: str, options: dict, theta: dict) -> str:
+    """Return the features of convolutional networks; learners are groups of channels."""
+    for i, (pool, stride) in enumerate(zip(options["pools"], options["strides"], strict=True)):
+        kernel, bias = theta[f"convolutions.{i}.weight"], theta[f"convolutions.{i}.bias"]
+        stacked = graph.constant(kernel.reshape(-1, *kernel.shape[2:]))
+        groups = 1 if i == 0 else len(kernel)
+        x = graph("Conv", x, stacked, graph.constant(bias.reshape(-1)), group=groups)
+        x = graph("MaxPool", x, kernel_shape=[pool, pool], strides=[stride, stride])
+        x = ACTIVATIONS[options["activation"]].onnx(graph, x)
+    return graph("Flatten", x)
+
+
+def check_images(options: dict[str, Any], shape: tuple[int, ...]) -> None:
+    """Raise ``ValueError`` if convolutions would take too much memory for images of this shape."""
+    kernels = options.get("kernels")
+    n_blocks = len(kernels) if isinstance(kernels, list) else 3  # as many as there are by default
+    if n_blocks * shape[-1] ** 2 > MOST_SQUARES:
+        raise ValueError(f"the model has {n_blocks} convolutions of images too wide: {shape[-1]} pixels")
+
+
+SIZES = {"width": "width", "depth": "depth", "activation": "activation"}
+register(
+    Kind(
+        MLP,
+        "mlp",
+        takes=SIZES,
+        options=lambda m: {
+            "width": m.layers[0].out_features,
+            "depth": len(m.layers) - 1,
+            "n_features": m.layers[-1].out_features,
+        },
+        plain=predictor.mlp,
+        onnx=onnx_mlp,
+        quick_in_numpy=True,
+    )
+)
+register(
+    Kind(
+        ResNet,
+        "resnet",
+        takes=SIZES,
+        options=lambda m: {"width": m.opening.out_features, "depth": len(m.blocks)},
+        plain=predictor.resnet,
+        onnx=onnx_resnet,
+        quick_in_numpy=True,
+    )
+)
+register(
+    Kind(
+        ConvNet,
+        "convnet",
+        takes={"activation": "activation"},
+        options=lambda m: {
+            "kernels": [c.kernel_size[0] for c in m.convolutions],
+            "pools": list(m.pools),
+            "channels": [c.out_channels for c in m.convolutions],
+            "strides": list(m.strides),
+        },
+        plain=predictor.convnet,
+        onnx=onnx_convnet,
+        of_images=True,
+        check=check_images,
+    )
+)

@@ -4,7 +4,6 @@ A description names one of this library's classes and its options; nothing else 
 wrote is described as ``{"type": "custom", ...}`` and has to be handed over by whoever loads the file.
 """
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -14,30 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import losses
-from ..featurizers import MLP, RBF, BSpline, ConvNet, Factory, Fourier, ResNet, SomeColumns, WithBias
-from ..featurizers.base import ACTIVATIONS, Activation
+from ..featurizers import KINDS, Factory, Kind, SomeColumns, WithBias, kind_of
+from ..featurizers.activations import ACTIVATIONS, Activation
 from .container import ModelFileError, brief, shortened
 from .reader import Reader
 
-#: The options of each featurizer but its activation, read off a module (whose arrays may be stacked).
-OPTIONS: dict[type, Callable[[Any], dict[str, Any]]] = {
-    MLP: lambda m: {
-        "width": m.layers[0].out_features,
-        "depth": len(m.layers) - 1,
-        "n_features": m.layers[-1].out_features,
-    },
-    ResNet: lambda m: {"width": m.opening.out_features, "depth": len(m.blocks)},
-    ConvNet: lambda m: {
-        "kernels": [c.kernel_size[0] for c in m.convolutions],
-        "pools": list(m.pools),
-        "channels": [c.out_channels for c in m.convolutions],
-        "strides": list(m.strides),
-    },
-    RBF: lambda m: {"n_features": m.centres.shape[-2]},
-    Fourier: lambda m: {"n_features": m.frequencies.shape[-2]},
-    BSpline: lambda m: {"n_directions": m.directions.shape[-2], "n_knots": m.n_knots},
-}
-FEATURIZERS = {kind.__name__: kind for kind in OPTIONS}
 LOSSES: dict[str, type] = {
     kind.__name__: kind
     for kind in (
@@ -48,8 +28,6 @@ LOSSES: dict[str, type] = {
 #: Layers of a network, and blocks of a convolutional one, at the most: a description must not make its reader work for
 #: long.
 MOST_LAYERS, MOST_BLOCKS = 1000, 64
-#: Largest square of an image's width, times blocks, that convolutions are built for: so much they take in memory.
-MOST_SQUARES = 1 << 24
 
 
 def describe_featurizer(module: Any) -> dict[str, Any]:
@@ -58,10 +36,10 @@ def describe_featurizer(module: Any) -> dict[str, Any]:
         return {"type": "WithBias", "featurizer": describe_featurizer(module.featurizer)}
     if type(module) is SomeColumns:
         return {"type": "SomeColumns", "featurizer": describe_featurizer(module.featurizer)}
-    name = type(module).__name__
-    if type(module) not in OPTIONS:
+    name, kind = type(module).__name__, kind_of(type(module))
+    if kind is None:
         return {"type": "custom", "name": name}
-    options, activation = OPTIONS[type(module)](module), getattr(module, "activation", None)
+    options, activation = kind.options(module), getattr(module, "activation", None)
     if activation is None:
         return {"type": name, "options": options}
     if isinstance(activation, Activation):
@@ -73,10 +51,10 @@ def describe_featurizer(module: Any) -> dict[str, Any]:
 def describe_factory(factory: Any) -> dict[str, Any] | None:
     """Return the description of one of this library's factories with its options; None for any other."""
     options = factory.keywords if isinstance(factory, partial) and not factory.args else {}
-    kind = factory.func if isinstance(factory, partial) else factory
-    name = getattr(kind, "__name__", None)
-    if name not in FEATURIZERS or FEATURIZERS[name] is not kind or (isinstance(factory, partial) and factory.args):
+    kind = kind_of(factory.func if isinstance(factory, partial) else factory)
+    if kind is None or (isinstance(factory, partial) and factory.args):
         return None
+    name = kind.build.__name__
     plain = {key: list(value) if isinstance(value, tuple) else value for key, value in options.items()}
     try:
         return {"type": name, "options": check_options(plain, name)}
@@ -111,9 +89,9 @@ def factory_of(description: Any, custom: Factory | None, nested: bool = False) -
                 f"the model has a featurizer of its author's own, {brief(name, 200)}: pass it as featurizer="
             )
         return custom
-    if kind not in FEATURIZERS or set(description) != {"type", "options"}:
+    if kind not in KINDS or set(description) != {"type", "options"}:
         raise ModelFileError(f"the model has a featurizer {brief(kind)}, which this version does not know")
-    return partial(FEATURIZERS[kind], **check_options(description["options"], kind))
+    return partial(KINDS[kind].build, **check_options(description["options"], kind))
 
 
 def check_options(options: Any, kind: str) -> dict[str, Any]:
@@ -137,15 +115,22 @@ def check_options(options: Any, kind: str) -> dict[str, Any]:
     return options
 
 
+def kind_described(description: dict[str, Any]) -> Kind:
+    """Return the kind of featurizer that a description, or what it is made of, is of."""
+    inner = description.get("featurizer")
+    return kind_described(inner) if isinstance(inner, dict) else KINDS[description["type"]]
+
+
 def check_size(description: dict[str, Any], input_shape: tuple[int, ...]) -> None:
-    """Raise an error if convolutions would take too much memory for images of this shape."""
+    """Raise an error if a featurizer would take too much memory for inputs of this shape."""
     while isinstance(description.get("featurizer"), dict):
         description = description["featurizer"]
-    if description["type"] == "ConvNet":
-        kernels = description["options"].get("kernels")
-        n_blocks = len(kernels) if isinstance(kernels, list) else 3  # as many as there are by default
-        if n_blocks * input_shape[-1] ** 2 > MOST_SQUARES:
-            raise ModelFileError(f"the model has {n_blocks} convolutions of images too wide: {input_shape[-1]} pixels")
+    kind = KINDS.get(description["type"])
+    if kind is not None and kind.check is not None:
+        try:
+            kind.check(description["options"], input_shape)
+        except ValueError as error:
+            raise ModelFileError(str(error)) from error
 
 
 def template(factory: Factory, input_shape: tuple[int, ...], dtype: Any) -> Any:
@@ -192,11 +177,12 @@ def fill(module: Any, arrays: dict[str, np.ndarray]) -> Any:
 
 def fill_stacked(reader: Reader, module: Any, arrays: dict[str, np.ndarray], n_learners: int) -> Any:
     """Return the featurizers of so many learners, as :func:`fill` does, after checking the numbers in their arrays."""
+    limits = {name: most for kind in KINDS.values() for name, most in kind.largest.items()}
     for name, array in arrays.items():
         what = f"array {brief(f'theta.{name}')}"
         reader.require(array.shape[:1] == (n_learners,), f"has {what} for another number of learners")
         reader.require(bool(np.isfinite(array).all()), f"has NaN or infinite numbers in {what}")
-        largest = 100.0 if name.endswith("log_widths") else 1e31  # beyond, features are NaN somewhere
+        largest = limits.get(name.rpartition(".")[2], 1e31)  # beyond, features are NaN somewhere
         sound = array.dtype.kind != "f" or not array.size or float(np.abs(array).max()) <= largest
         reader.require(sound, f"has huge numbers in {what}: its predictions are not finite")
     filled = fill(module, arrays)

@@ -4,8 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from ..encodings import ENCODINGS, Cycles, NormalScore, Steps
-from ..preprocessing import Categories, Extra, InputEncoder, TargetScaler
+from ..tables.encoder import Categories, Extra, InputEncoder
+from ..tables.encodings import ENCODINGS, Cycles, NormalScore, Steps
+from ..tables.targets import TargetScaler
 from .container import brief
 from .reader import Reader
 

@@ -1,7 +1,7 @@
 """Losses ℓ(ŷ, y): value, gradient, curvature with its structure, and best constant.
 
 A loss works on rows with any leading sample axes: predictions are ``(*rows, K)`` for K outputs; targets are whatever
-:meth:`Loss.prepare_targets` returns. Means over samples are taken elsewhere (see :mod:`vpboost.blocks`).
+:meth:`Loss.prepare_targets` returns. Means over samples are taken elsewhere (see :mod:`vpboost.numerics.blocks`).
 """
 
 from .base import Loss, newton_constant

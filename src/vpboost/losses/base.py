@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..blocks import block_sum
-from ..curvature import Curvature, Diagonal, ScaledIdentity
-from ..interpreter import program
+from ..engine import program
+from ..numerics.blocks import block_sum
+from .curvature import Curvature, Diagonal, ScaledIdentity
 
 Rows = Float[Array, "*rows k"]
 Values = Float[Array, "*rows"]
@@ -22,6 +22,11 @@ class Loss(eqx.Module):
 
     #: Whether single targets have little influence, however far they lie.
     robust: ClassVar[bool] = False
+
+    @property
+    def couples_outputs(self) -> bool:
+        """Whether the Hessian of several outputs is neither diagonal nor a multiple of the identity."""
+        return False
 
     @abc.abstractmethod
     def value(self, prediction: Rows, target: Array) -> Values:
@@ -153,15 +158,3 @@ def real_targets(y: Any) -> np.ndarray:
     if not np.all(np.isfinite(target)):
         raise ValueError("y must be finite, got NaN or infinity")
     return target.reshape(len(target), -1).astype(np.float64)
-
-
-def require_number(name: str, value: Any, low: float, high: float, allowed: str, hint: str = "") -> None:
-    """Raise ``ValueError`` unless ``value`` is a number between two others; ``allowed`` says so in words."""
-    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    if not number or not low < value < high:
-        raise ValueError(f"{name} must be {allowed}, got {value!r}{hint}")
-
-
-def plain_number(value: Any) -> Any:
-    """Return NumPy's numbers as Python's: settings of a loss belong to its compiled programs."""
-    return value.item() if isinstance(value, np.generic) else value

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from ..curvature import Curvature, Diagonal, Softmax
 from .base import Loss, Rows, Values, away_from_zero, real_targets, weighted_mean
+from .curvature import Curvature, Diagonal, Softmax
 
 
 class BinaryCrossEntropy(Loss):
@@ -50,6 +50,10 @@ class MulticlassCrossEntropy(Loss):
     """
 
     n_classes: int | None = eqx.field(static=True, default=None)
+
+    @property
+    def couples_outputs(self) -> bool:
+        return True
 
     def value(self, prediction: Rows, target: Int[Array, "*rows"]) -> Values:
         chosen = jnp.take_along_axis(prediction, target[..., None], axis=-1)[..., 0]

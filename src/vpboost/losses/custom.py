@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..curvature import Curvature, Dense, Diagonal, ScaledIdentity
 from .base import Loss, Rows, Values
+from .curvature import Curvature, Dense, Diagonal, ScaledIdentity
 
 
 class CustomLoss(Loss):
@@ -44,6 +44,10 @@ class CustomLoss(Loss):
             raise TypeError(f"function must be callable, got {type(self.function).__name__}")
         if self.structure not in ("dense", "diagonal", "identity"):
             raise ValueError(f"structure must be 'dense', 'diagonal' or 'identity', got {self.structure!r}")
+
+    @property
+    def couples_outputs(self) -> bool:
+        return self.structure == "dense"
 
     def _one(self, prediction: Array, target: Array) -> Array:
         return jnp.reshape(self.function(prediction, target), ())

@@ -8,18 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..curvature import Curvature, Diagonal, ScaledIdentity
-from .base import (
-    Loss,
-    Rows,
-    Values,
-    away_from_zero,
-    newton_constant_near,
-    plain_number,
-    real_targets,
-    require_number,
-    weighted_mean,
-)
+from ..checks import check_between, plain_number
+from .base import Loss, Rows, Values, away_from_zero, newton_constant_near, real_targets, weighted_mean
+from .curvature import Curvature, Diagonal, ScaledIdentity
 
 
 class SquaredError(Loss):
@@ -56,7 +47,7 @@ class PseudoHuber(Loss):
     delta: float = eqx.field(static=True, default=1.0, converter=plain_number)
 
     def __check_init__(self) -> None:
-        require_number("delta", self.delta, 0, np.inf, "positive and finite")
+        check_between("delta", self.delta, 0, np.inf, "positive and finite")
 
     def value(self, prediction: Rows, target: Array) -> Values:
         ratio = (prediction - target) / self.delta
@@ -92,8 +83,8 @@ class Quantile(Loss):
 
     def __check_init__(self) -> None:
         several = "; fit one model for each level" if isinstance(self.level, list | tuple) else ""
-        require_number("level", self.level, 0, 1, "in (0, 1)", several)
-        require_number("smoothing", self.smoothing, 0, np.inf, "positive and finite")
+        check_between("level", self.level, 0, 1, "in (0, 1)", several)
+        check_between("smoothing", self.smoothing, 0, np.inf, "positive and finite")
 
     def adapted(self, target: np.ndarray, weight: np.ndarray) -> "Quantile":
         """Return the loss with a smoothing of at most a fifth of the width of the targets' law around the quantile."""
@@ -180,7 +171,7 @@ class Tweedie(LogLink):
     power: float = eqx.field(static=True, default=1.5, converter=plain_number)
 
     def __check_init__(self) -> None:
-        require_number("power", self.power, 1, 2, "in (1, 2)", " (use Poisson for 1 and Gamma for 2)")
+        check_between("power", self.power, 1, 2, "in (1, 2)", " (use Poisson for 1 and Gamma for 2)")
 
     def value(self, prediction: Rows, target: Array) -> Values:
         p = self.power

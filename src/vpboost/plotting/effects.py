@@ -8,20 +8,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from sklearn.utils.validation import check_is_fitted
 
-from ..frames import as_numbers, column_values, is_arrow, is_frame, is_times
+from ..checks import check_count
 from ..predictor import is_missing
+from ..tables.frames import as_numbers, column_values, is_arrow, is_frame, is_times
 from .figures import BLUE, GREY, axes_or_new
-from .names import (
-    column_name,
-    column_number,
-    is_whole,
-    label_of,
-    n_outputs,
-    of_output,
-    output_number,
-    plain_text,
-    subject,
-)
+from .names import column_name, column_number, label_of, n_outputs, of_output, output_number, plain_text, subject
 
 #: Rows over which to average, rows to count levels in, and levels to show.
 MOST_ROWS, MOST_COUNTED, MOST_LEVELS = 200, 100_000, 20
@@ -53,8 +44,7 @@ def plot_input_gradients(model: Any, X: Any, ax: Axes | None = None, most: int =
     """
     check_is_fitted(model)
     chosen = output_number(model, output)
-    if not is_whole(most) or most < 1:
-        raise ValueError(f"most must be a whole number of at least 1, got {most!r}")
+    check_count("most", most)
     encoder = model.input_encoder_
     require_table(model)
     if not encoder.numeric_:
@@ -105,8 +95,7 @@ def plot_partial_dependence(
     check_is_fitted(model)
     require_table(model)
     column, chosen = column_number(model, feature), output_number(model, output)
-    if not is_whole(n_points) or n_points < 2:
-        raise ValueError(f"n_points must be a whole number of at least 2, got {n_points!r}")
+    check_count("n_points", n_points, least=2)
     rows = table_rows(model, X, MOST_ROWS)
     ask = model.decision_function if hasattr(model, "classes_") else model.predict
 

@@ -4,6 +4,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from ..checks import is_whole
 from ..predictor import level_name
 from ..suggest import did_you_mean
 
@@ -92,11 +93,6 @@ def subject(model: Any, output: int) -> str:
     if hasattr(model, "classes_"):
         return f"logit of '{name}'"
     return "prediction" if n_outputs(model) == 1 and not names_of_outputs(model) else f"prediction of {name}"
-
-
-def is_whole(value: Any) -> bool:
-    """Say whether a value is a whole number."""
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def refuse(parameter: str, given: Any, n: int, names: list[str]) -> NoReturn:

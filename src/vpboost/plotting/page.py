@@ -9,8 +9,8 @@ from matplotlib.axes import Axes
 
 from .._version import __version__
 from ..callbacks import name_of
+from ..estimators.metrics import Compared, compare, scores_of_classes, scores_of_outputs, summary
 from ..files.atomic import write_file
-from ..metrics import Compared, compare, scores_of_classes, scores_of_outputs, summary
 from .effects import plot_input_gradients, plot_partial_dependence
 from .figures import BLUE, axes_or_new, plot_diagnostics, plot_training, plot_trust_region
 from .html import facts_table, number, page, plots, scores_table

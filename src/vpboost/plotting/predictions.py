@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from sklearn.utils.validation import check_is_fitted
 
-from ..metrics import Compared, compare
+from ..estimators.metrics import Compared, compare
 from .figures import BLUE, GREY, ORANGE, axes_or_new
 from .names import n_outputs, names_of_outputs, output_name, output_number, plain_text
 

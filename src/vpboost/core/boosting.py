@@ -1,0 +1,367 @@
+"""Algorithm 2: boosting as a functional trust-region method (``alg:trust_region_skeleton_vpboost``)."""
+
+import dataclasses
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..engine import block_unit, program, using
+from ..featurizers import Factory, Identity, columns
+from ..losses import Loss
+from ..numerics.blocks import MAX_BLOCKS_KEPT, block_map, block_sum
+from .arguments import check_arguments, check_dtype, check_kinds, check_resumed, check_seed
+from .data import Data, prepare, prepare_validation
+from .diagnostics import Diagnostics, diagnose
+from .ensemble import Ensemble
+from .initial import blend, initial_populations
+from .objective import summarise
+from .records import Boosted, Record, Stage
+from .reduced import Derivatives
+from .trust_region import TrustRegion, accepts, bounds, first_lambda, next_lambda, reduction_ratio, search
+from .weak_learner import Trained, Training, solve_at_end, train
+
+
+def boost(
+    x: Any,
+    y: Any,
+    *,
+    loss: Loss,
+    featurizer: Factory,
+    n_learners: int = 10,
+    training: Training | None = None,
+    trust_region: TrustRegion | None = None,
+    bias: bool = True,
+    sample_weight: Any = None,
+    validation: tuple | None = None,
+    seed: int = 0,
+    dtype: Any = "float32",
+    engine: str = "xla",
+    callback: Callable[[Stage], bool | None] | None = None,
+    resume: Boosted | None = None,
+) -> Boosted:
+    """Fit a VPBoost ensemble: c₀, then one weak learner per stage, each accepted or rejected by the trust region.
+
+    Parameters
+    ----------
+    x : array of shape (n_rows, ...)
+        Inputs. Scale them to order one; this function does not.
+    y : array of shape (n_rows,) or (n_rows, n_outputs)
+        Targets, as the loss expects them.
+    loss : Loss
+        See :mod:`vpboost.losses`.
+    featurizer : callable
+        Builds each stage's featurizer; see :mod:`vpboost.featurizers`.
+    n_learners : int, default=10
+        Number of stages. A stage whose learner is rejected adds nothing.
+    training, trust_region : Training, TrustRegion, optional
+        Settings of Algorithm 1 and of the trust region.
+    bias : bool, default=True
+        Add a constant feature to every featurizer.
+    sample_weight : array of shape (n_rows,), optional
+        Non-negative weights; they enter every mean.
+    validation : (x, y) or (x, y, sample_weight), optional
+        Data on which to report the loss after every stage.
+    seed : int, default=0
+        Fixes every random choice: same seed, data and machine give the same bits.
+    dtype : {"float32", "float64"}
+        Precision of the whole computation.
+    engine : {"xla", "numpy"}, default="xla"
+        The backend. XLA compiles programs for the shapes of the data, which takes seconds once a process, and
+        is faster from then on. NumPy begins at once, which pays for a single short fit; its steps take up to twice as
+        long, of tiny networks longer, and it leaves to XLA what it does not know (sorting, say).
+    callback : callable, optional
+        Called with the :class:`Stage` after each stage; returning True ends boosting.
+    resume : Boosted, optional
+        An earlier result on the same data and settings to go on from: ``n_learners`` counts its stages too, and the
+        outcome is the same, bit for bit, as of one longer run.
+
+    Returns
+    -------
+    Boosted
+        ``ensemble``, ``history``, ``status``, ``reg_lambda``. After Ctrl-C it holds the stages done, and ``status``
+        begins with "interrupted".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from functools import partial
+    >>> from vpboost import MLP, SquaredError, Training, boost
+    >>> x = np.linspace(-1, 1, 200)[:, None]
+    >>> y = np.sin(5 * x[:, 0])
+    >>> fit = boost(x, y, loss=SquaredError(), featurizer=partial(MLP, width=4, depth=1), n_learners=3,
+    ...             training=Training(max_steps=200))
+    >>> bool(np.mean((fit.ensemble.predict(x)[:, 0] - y) ** 2) < 1e-3)
+    True
+    """
+    dtype = check_dtype(dtype)
+    check_arguments(loss, featurizer, n_learners, engine, callback, bias)
+    kinds = {"training": (training, Training), "trust_region": (trust_region, TrustRegion), "resume": (resume, Boosted)}
+    check_kinds(kinds)
+    with jax.enable_x64(dtype == np.float64), using(engine):
+        key = check_seed(seed)
+        training, trust_region = traced(training or Training(), dtype), traced(trust_region or TrustRegion(), dtype)
+        unit = block_unit(engine)
+        data = prepare(x, y, loss, sample_weight, dtype, batch_size=training.batch_size, seed=seed, unit=unit)
+        if training.batch_size is not None and training.batch_size >= data.n_rows:
+            training = dataclasses.replace(training, batch_size=None)
+        sets = [data] if validation is None else [data, prepare_validation(validation, loss, dtype, data, unit)]
+        constant, learners, history, reg = begin(loss, data, trust_region, resume)
+        tracked = [Tracked(data, start(constant, data)) for data in sets]
+        for module, weights in learners:
+            tracked = add(weights, *featurized(module, tracked), tracked)
+        initial = initial_populations(featurizer, bias, key, data.sample(), training.candidates, len(history))
+        derivatives, soundness, losses = differentiate(loss, [one.labelled for one in tracked])
+        status = "all stages done"
+        try:
+            for stage in range(len(history), n_learners):
+                began = time.perf_counter()
+                if not check_derivatives(soundness, stage):
+                    status = "stationary: the gradient of the loss is zero"
+                    break
+                if history and not history[-1].accepted and float(reg) >= bounds(dtype)[1]:
+                    status = "stationary to working precision: no step is small enough to lower the loss"
+                    break
+                train_key, population = next(initial)
+                if learners:
+                    population = blend(learners[-1][0], population, training.inherit)
+                learner = train(train_key, population, data.x, derivatives, reg, training)
+                verdict, tracked = assess_and_add(learner, tracked, derivatives, loss, reg, training, trust_region)
+                derivatives, soundness, losses = jax.block_until_ready(
+                    differentiate(loss, [one.labelled for one in tracked])
+                )
+                history.append(record(stage, losses, verdict, time.perf_counter() - began))
+                if history[-1].accepted:
+                    learners.append((learner.featurizer, verdict.trial.weights))
+                reg = verdict.next_lambda
+                seen = tracked[1].rows() if len(tracked) > 1 else None
+                if callback is not None and callback(Stage(history[-1], constant, learners, history, reg, seen)):
+                    status = f"stopped by the callback after stage {stage}"
+                    break
+        except KeyboardInterrupt:
+            status = f"interrupted after {len(history)} stages"
+        return Boosted(Ensemble.stack(constant, learners), history, status, float(reg))
+
+
+class Tracked(NamedTuple):
+    """A data set and the ensemble's predictions on it; of the training data, and of validation data if there are."""
+
+    data: Data
+    prediction: Array
+
+    @property
+    def labelled(self) -> tuple[Array, Array, Array]:
+        """Predictions, targets and weights: what a loss is made of."""
+        return self.prediction, self.data.target, self.data.weight
+
+    def rows(self) -> np.ndarray:
+        """Return the predictions, one row per sample."""
+        return self.data.layout.merge(np.asarray(self.prediction))
+
+
+def begin(loss: Loss, data: Data, trust_region: TrustRegion, resume: Boosted | None) -> tuple[Array, list, list, Array]:
+    """Return c₀, the learners and the history so far, and λ_w for the next stage."""
+    dtype = np.dtype(data.weight.dtype)
+    if resume is None:
+        return first_constant(loss, data), [], [], first_lambda(trust_region.reg_lambda, dtype)
+    constant = resume.ensemble.constant
+    check_resumed(constant, data.n_outputs, dtype)
+    return constant, resume.ensemble.unstack(), list(resume.history), first_lambda(resume.reg_lambda, dtype)
+
+
+class Trial(eqx.Module):
+    """A weak learner up for acceptance: its weights, boosting rate included, ρ, and what the theory says of it."""
+
+    weights: Float[Array, "n k"]
+    ratio: Float[Array, ""]
+    solver_error: Float[Array, ""]
+    diagnostics: Diagnostics
+
+
+class Verdict(eqx.Module):
+    """The last trial of a learner, and what follows from it."""
+
+    trial: Trial
+    accepted: Array
+    reg_lambda: Float[Array, ""]  #: λ_w of the trial
+    next_lambda: Float[Array, ""]  #: λ_w for the next stage
+    solves: Array
+
+
+def assess_and_add(
+    learner: Trained,
+    tracked: list[Tracked],
+    derivatives: Derivatives,
+    loss: Loss,
+    reg: Array,
+    training: Training,
+    trust_region: TrustRegion,
+) -> tuple[Verdict, list[Tracked]]:
+    """Assess a learner; return the verdict, and the predictions with it if it is accepted."""
+    featurizer, sets = featurized(learner.featurizer, tracked)
+    now = tracked[0].prediction
+    verdict = assess(learner.weights, featurizer, now, derivatives, sets[0], loss, reg, training, trust_region)
+    if verdict.accepted:
+        tracked = add(verdict.trial.weights, featurizer, sets, tracked)
+    return verdict, tracked
+
+
+@program
+def assess(
+    weights: Array,
+    featurizer: Any,
+    prediction: Array,
+    derivatives: Derivatives,
+    data: Data,
+    loss: Loss,
+    reg: Array,
+    training: Training,
+    trust_region: TrustRegion,
+) -> Verdict:
+    """Try the learner with the least λ_w that makes it acceptable, if any does."""
+    summary = summarise(featurizer, data.x, derivatives, training.solver)
+
+    def trial_at(reg: Array) -> Trial:
+        solution = solve_at_end(weights, summary, derivatives, reg, training)
+        theory = diagnose(solution.weights, summary, derivatives)
+        step = trust_region.rate * solution.weights
+        bend = -2 * (theory.model_reduction + theory.slope)
+        predicted = -trust_region.rate * theory.slope - 0.5 * trust_region.rate**2 * bend
+        actual = actual_reduction(loss, prediction, featurizer, step, data)
+        error = jnp.where(solution.finite, solution.error, jnp.inf)
+        return Trial(step, reduction_ratio(actual, predicted), error, theory)
+
+    if not training.solves.end:  # nothing to solve again: the weights are what gradient descent made them
+        trial, solves = trial_at(reg), jnp.ones((), jnp.int32)
+    else:
+        trial, reg, solves = search(trial_at, reg, trust_region)
+    following = next_lambda(reg, trial.ratio, trust_region)
+    return Verdict(trial, accepts(trial.ratio, trust_region), reg, following, solves)
+
+
+def actual_reduction(loss: Loss, prediction: Array, featurizer: Any, weights: Array, data: Data) -> Array:
+    """Return L[f] − L[f + h] as the mean of differences, which loses no digits when the reduction is small."""
+
+    def one_block(f: Array, x: Array, t: Array, w: Array) -> Array:
+        moved = f + columns(featurizer, x).T @ weights
+        return jnp.sum(w * (loss.value(f, t) - loss.value(moved, t)))
+
+    return block_sum(one_block, prediction, data.x, data.target, data.weight)
+
+
+class Soundness(NamedTuple):
+    """What decides whether boosting can go on: are derivatives finite, the least curvature, the steepest slope."""
+
+    finite: Array
+    least_curvature: Array
+    steepest: Array
+
+
+@program
+def differentiate(loss: Loss, labelled: list[tuple]) -> tuple[Derivatives, Soundness, list[Array]]:
+    """Return gradient and curvature of the loss at the current ensemble, their soundness, and the mean losses.
+
+    ``labelled`` are the predictions, targets and weights of each data set; the first is the training data.
+    """
+    prediction, target, weight = labelled[0]
+    gradient = block_map(loss.gradient, prediction, target)
+    derivatives = Derivatives(weight, gradient, block_map(loss.curvature, prediction, target))
+    diagonal = derivatives.curvature.diagonal()
+    finite = jnp.all(jnp.isfinite(gradient)) & jnp.all(jnp.isfinite(diagonal))
+    losses = [mean_loss(loss, *one) for one in labelled]
+    return derivatives, Soundness(finite, jnp.min(diagonal), jnp.max(jnp.abs(gradient))), losses
+
+
+def featurized(featurizer: Any, tracked: list[Tracked]) -> tuple[Any, list[Data]]:
+    """Return a featurizer and data sets with the same features, the features as inputs where there are few blocks.
+
+    They are then computed once, and the programs that follow serve inputs of any shape.
+    """
+    sets = [one.data for one in tracked]
+    if any(len(data.weight) > MAX_BLOCKS_KEPT for data in sets):
+        return featurizer, sets
+    features = features_of(featurizer, [data.x for data in sets])
+    return Identity(), [dataclasses.replace(data, x=z) for data, z in zip(sets, features, strict=True)]
+
+
+@program
+def features_of(featurizer: Any, inputs: list[Array]) -> list[Array]:
+    """Return the features of inputs in blocks."""
+    return [block_map(partial(columns, featurizer), x) for x in inputs]
+
+
+def add(weights: Array, featurizer: Any, sets: list[Data], tracked: list[Tracked]) -> list[Tracked]:
+    """Return the data sets with predictions to which a learner is added; ``sets`` are the inputs of its featurizer."""
+    found = update(weights, [one.prediction for one in tracked], featurizer, [data.x for data in sets])
+    return [Tracked(one.data, prediction) for one, prediction in zip(tracked, found, strict=True)]
+
+
+@program
+def update(weights: Array, predictions: list[Array], featurizer: Any, inputs: list[Array]) -> list[Array]:
+    """Return predictions with a learner added."""
+
+    def with_learner(prediction: Array, x: Array) -> Array:
+        return block_map(lambda f, x: f + columns(featurizer, x).T @ weights, prediction, x)
+
+    return [with_learner(*pair) for pair in zip(predictions, inputs, strict=True)]
+
+
+def mean_loss(loss: Loss, prediction: Array, target: Array, weight: Array) -> Array:
+    """Return the mean loss over a data set."""
+    return block_sum(lambda f, t, w: jnp.sum(w * loss.value(f, t)), prediction, target, weight)
+
+
+def first_constant(loss: Loss, data: Data) -> Array:
+    """Return c₀, after checking that the loss can be trained."""
+    loss.check(data.target, jax.device_put(np.zeros(data.n_outputs, data.weight.dtype)))
+    constant = loss.best_constant(data.target, data.weight)
+    loss.check(data.target, constant)
+    return constant
+
+
+def start(constant: Array, data: Data) -> Array:
+    """Return the prediction f⁽⁰⁾ = c₀ for every row."""
+    shape = *data.weight.shape, constant.shape[0]
+    return jax.device_put(np.ascontiguousarray(np.broadcast_to(np.asarray(constant), shape)))
+
+
+def check_derivatives(found: Soundness, stage: int) -> bool:
+    """Raise ``ValueError`` if the loss is not finite or not convex at the ensemble; return False if stationary."""
+    if not found.finite:
+        raise ValueError(f"loss has NaN or infinite derivatives at stage {stage}; check the loss and the scale of y")
+    if float(found.least_curvature) < -1e-4:
+        raise ValueError(f"loss is not convex: its curvature is {float(found.least_curvature):g} at stage {stage}")
+    return float(found.steepest) > 0
+
+
+def record(stage: int, losses: list, verdict: Verdict, seconds: float) -> Record:
+    """Gather one stage's history in plain Python numbers."""
+    trial = verdict.trial
+    theory = {name: float(value) for name, value in vars(trial.diagnostics).items()}
+    return Record(
+        stage=stage,
+        loss=float(losses[0]),
+        validation_loss=float(losses[1]) if len(losses) > 1 else float("nan"),
+        ratio=float(trial.ratio),
+        accepted=bool(verdict.accepted),
+        reg_lambda=float(verdict.reg_lambda),
+        solves=int(verdict.solves),
+        solver_error=float(trial.solver_error),
+        seconds=seconds,
+        **theory,
+    )
+
+
+def traced(settings: Any, dtype: np.dtype) -> Any:
+    """Turn the numbers of a settings object into arrays, so that changing them does not recompile anything."""
+
+    def as_array(leaf: Any) -> Any:
+        return jax.device_put(np.asarray(leaf, dtype)) if isinstance(leaf, float | int) else leaf
+
+    return jax.tree.map(as_array, settings)

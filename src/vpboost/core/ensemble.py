@@ -1,0 +1,174 @@
+"""The ensemble f(x) = c₀ + Σ_m W_mᵀ z_m(x): predictions, staged predictions and input gradients."""
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..featurizers import columns, count_parameters
+from ..numerics.blocks import Layout, block_map
+
+#: Rows of a block, and blocks of one call where there are as many, when an ensemble is evaluated.
+ROWS_AT_ONCE = 256
+BLOCKS_AT_ONCE = 32
+
+
+class Ensemble(eqx.Module):
+    """A constant and M weak learners of one architecture, stacked so that one program evaluates them all.
+
+    Attributes
+    ----------
+    constant : c₀, shape ``(K,)``.
+    featurizers : the M featurizers as one module whose arrays have a leading axis M; None when M is 0.
+    weights : linear weights with the boosting rate included, shape ``(M, n, K)``.
+    """
+
+    constant: Float[Array, " k"]
+    featurizers: Any
+    weights: Float[Array, "m n k"]
+
+    @classmethod
+    def stack(cls, constant: Array, learners: Sequence[tuple[Any, Array]]) -> "Ensemble":
+        """Build an ensemble from ``(featurizer, weights)`` pairs."""
+        with jax.enable_x64(constant.dtype == jnp.float64):
+            if not learners:
+                return cls(constant, None, jnp.zeros((0, 0, constant.shape[0]), constant.dtype))
+            arrays = [(eqx.filter(featurizer, eqx.is_array), weights) for featurizer, weights in learners]
+            structure = eqx.filter(learners[0][0], eqx.is_array, inverse=True)
+            stacked, weights = jax.tree.map(_stack, *arrays)
+            return cls(constant, eqx.combine(stacked, structure), weights)
+
+    def unstack(self) -> list[tuple[Any, Array]]:
+        """Undo :meth:`stack`: the ``(featurizer, weights)`` pairs of the learners."""
+        return [self._part(m) for m in range(self.n_learners)]
+
+    def _part(self, which: int | slice) -> tuple[Any, Array]:
+        """Return featurizer and weights of one learner, or of several, stacked."""
+        arrays, structure = eqx.partition((self.featurizers, self.weights), eqx.is_array)
+        with jax.enable_x64(self.constant.dtype == jnp.float64):
+            return eqx.combine(jax.tree.map(lambda leaf: _part_of(leaf, which), arrays), structure)
+
+    @property
+    def n_learners(self) -> int:
+        """M, the number of weak learners."""
+        return self.weights.shape[0]
+
+    @property
+    def n_outputs(self) -> int:
+        """K, the number of outputs."""
+        return self.constant.shape[0]
+
+    @property
+    def n_parameters(self) -> int:
+        """The capacity M (n_θ + n_w) of the ensemble."""
+        return count_parameters(self.featurizers) + self.weights.size
+
+    def truncate(self, n_learners: int) -> "Ensemble":
+        """Return the ensemble of the first ``n_learners`` learners."""
+        if not 0 <= n_learners <= self.n_learners:
+            raise ValueError(f"n_learners must be between 0 and {self.n_learners}, got {n_learners!r}")
+        if n_learners == 0:
+            return Ensemble.stack(self.constant, [])
+        return Ensemble(self.constant, *self._part(slice(n_learners)))
+
+    def learner_outputs(self, x: Array) -> Float[Array, "m k"]:
+        """Return the contribution of each learner for one input."""
+        return self._outputs(x[..., None])[:, 0]
+
+    def _outputs(self, x: Float[Array, "*shape rows"]) -> Float[Array, "m rows k"]:
+        """Return the contribution of each learner for inputs side by side."""
+        if self.n_learners == 0:
+            return jnp.zeros((0, x.shape[-1], self.n_outputs), self.constant.dtype)
+        return jnp.einsum("mnr,mnk->mrk", stacked_columns(self.featurizers, self.n_learners, x), self.weights)
+
+    def __call__(self, x: Array) -> Float[Array, " k"]:
+        """Return f(x) for one input; a JAX function that can be differentiated, mapped and compiled."""
+        return self.constant + jnp.sum(self.learner_outputs(x), axis=0)
+
+    def predict(self, x: Any) -> np.ndarray:
+        """Return f(x_i) for each row, shape ``(n_rows, K)``: raw values (logits for cross-entropies)."""
+        return self._in_blocks(_predictions, x)
+
+    def staged_predict(self, x: Any) -> np.ndarray:
+        """Return the predictions of the first 0, 1, ..., M learners, shape ``(M + 1, n_rows, K)``."""
+        return np.moveaxis(self._in_blocks(_stages, x), 1, 0)
+
+    def input_gradient(self, x: Any) -> np.ndarray:
+        """Return ∂f/∂x at each row, shape ``(n_rows, K, *input_shape)``, exact by automatic differentiation."""
+        return self._in_blocks(_jacobians, x)
+
+    def _in_blocks(self, of_block: Callable, x: Any) -> np.ndarray:
+        dtype = np.dtype(self.constant.dtype)
+        rows = np.asarray(x, dtype=dtype)
+        if rows.ndim < 2:
+            raise ValueError(f"x must have one row per sample (at least 2-D), got shape {rows.shape}")
+        # always blocks of the same size: a row's result then does not depend on the rows it comes with
+        layout = Layout(len(rows), max(-(-len(rows) // ROWS_AT_ONCE), 1), ROWS_AT_ONCE)
+        starts = [*range(0, layout.n_blocks - BLOCKS_AT_ONCE + 1, BLOCKS_AT_ONCE)]
+        calls = [(b, BLOCKS_AT_ONCE) for b in starts]
+        calls += [(b, 1) for b in range(len(starts) * BLOCKS_AT_ONCE, layout.n_blocks)]
+
+        def evaluate(first: int, n_blocks: int) -> np.ndarray:
+            part = rows[first * ROWS_AT_ONCE : (first + n_blocks) * ROWS_AT_ONCE]
+            padded = np.zeros((n_blocks * ROWS_AT_ONCE, *rows.shape[1:]), dtype)
+            padded[: len(part)] = part
+            blocks = np.moveaxis(padded.reshape(n_blocks, ROWS_AT_ONCE, *rows.shape[1:]), 1, -1)
+            with jax.enable_x64(dtype == np.float64):
+                found = np.asarray(_evaluate(self, of_block, jnp.asarray(blocks)))
+            return found.reshape(-1, *found.shape[2:])
+
+        if len(calls) == 1:
+            found = [evaluate(*calls[0])]
+        else:  # a call keeps one core busy
+            with ThreadPoolExecutor(os.cpu_count()) as pool:
+                found = list(pool.map(evaluate, *zip(*calls, strict=True)))
+        return np.concatenate(found)[: len(rows)]
+
+
+# Stacking and cutting are left to NumPy where it can: JAX would compile a program for every shape.
+
+
+def suits_numpy(leaf: Array) -> bool:
+    """Say whether an array is one of plain numbers: not a random key, nor traced by JAX."""
+    return not isinstance(leaf, jax.core.Tracer) and not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def _stack(*leaves: Array) -> Array:
+    return jax.device_put(np.stack(leaves)) if all(map(suits_numpy, leaves)) else jnp.stack(leaves)
+
+
+def _part_of(leaf: Array, which: int | slice) -> Array:
+    """Return part of an array along its first axis."""
+    return jax.device_put(np.asarray(leaf)[which]) if suits_numpy(leaf) else leaf[which]
+
+
+def stacked_columns(featurizers: Any, n: int, x: Float[Array, "*shape rows"]) -> Float[Array, "m n rows"]:
+    """Return the features, by each of ``n`` stacked featurizers, of inputs side by side."""
+    arrays, structure = eqx.partition(featurizers, eqx.is_array)
+    return jax.vmap(lambda leaves: columns(eqx.combine(leaves, structure), x), axis_size=n)(arrays)
+
+
+@eqx.filter_jit
+def _evaluate(ensemble: Ensemble, of_block: Callable, blocks: Array) -> Array:
+    return block_map(lambda x: of_block(ensemble, x), blocks)
+
+
+def _predictions(ensemble: Ensemble, x: Array) -> Float[Array, "rows k"]:
+    return ensemble.constant + jnp.sum(ensemble._outputs(x), axis=0)
+
+
+def _stages(ensemble: Ensemble, x: Array) -> Float[Array, "rows m k"]:
+    constant = jnp.broadcast_to(ensemble.constant, (1, x.shape[-1], ensemble.n_outputs))
+    return jnp.moveaxis(jnp.cumsum(jnp.concatenate([constant, ensemble._outputs(x)]), axis=0), 0, 1)
+
+
+def _jacobians(ensemble: Ensemble, x: Array) -> Float[Array, "rows k *shape"]:
+    # one forward pass per input, or one backward pass per output: whichever are fewer
+    mode = jax.jacrev if ensemble.n_outputs <= x[..., 0].size else jax.jacfwd
+    return jax.vmap(mode(ensemble), in_axes=-1)(x)

@@ -1,0 +1,116 @@
+"""Where the training of each stage's learner starts."""
+
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from threading import Lock
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from ..engine import is_array, program
+from ..engine.compilation import quick_options
+from ..featurizers import Factory, columns, require_vector, with_bias
+from .ensemble import suits_numpy
+
+#: How many stages' initial featurizers are built by one call of the factory.
+STAGES_AT_ONCE = 16
+
+
+def stack_of(factory: Factory, bias: bool, keys: Array, rows: Array) -> Any:
+    """Build one featurizer per key, stacked along the keys' axes, from some training inputs."""
+    make = with_bias(factory) if bias else factory
+    population = eqx.filter_vmap(lambda k: make(k, rows))(keys.reshape(-1))
+    arrays, structure = eqx.partition(population, eqx.is_array)
+
+    def features_of_one(leaves: Any, x: Array) -> Array:
+        return eqx.combine(leaves, structure)(x)
+
+    def features_of_all(leaves: Any, x: Array) -> Array:
+        return columns(eqx.combine(leaves, structure), x)
+
+    first = jax.tree.map(lambda leaf: jax.eval_shape(lambda a: a[0], leaf), arrays)
+    one = require_vector(jax.eval_shape(features_of_one, first, rows[0]))
+    side_by_side = jax.eval_shape(features_of_all, first, jnp.moveaxis(rows, 0, -1)).shape
+    if side_by_side != (*one.shape, len(rows)):
+        raise ValueError(
+            "featurizer.columns must map inputs side by side to features side by side, here of shape "
+            f"{(*one.shape, len(rows))}, got {side_by_side}"
+        )
+    return eqx.combine(jax.tree.map(lambda leaf: leaf.reshape(*keys.shape, *leaf.shape[1:]), arrays), structure)
+
+
+def _initialise(
+    factory: Factory, bias: bool, key: Array, rows: Array, candidates: int, stage: Any
+) -> tuple[Array, Any]:
+    """Return the training keys and the initial featurizers of ``stage`` and the next few."""
+    stages = stage + jnp.arange(STAGES_AT_ONCE)
+    keys = jax.vmap(lambda s: jax.random.split(jax.random.fold_in(key, s)))(stages)
+    population_keys = jax.vmap(lambda k: jax.random.split(k, candidates))(keys[:, 0])
+    return keys[:, 1], stack_of(factory, bias, population_keys, rows)
+
+
+def by_xla(*args: Any) -> tuple[Array, Any]:
+    """Carry out :func:`_initialise` by XLA: random numbers take long to compile and no time to make."""
+    with _ONE_AT_A_TIME:  # profiles race side by side
+        compiled = _compiled()
+    return compiled(*args)
+
+
+initialise = program(_initialise, by_xla)
+
+_ONE_AT_A_TIME = Lock()
+
+
+@cache
+def _compiled() -> Callable:
+    options: dict[str, Any] = {"compiler_options": quick_options()}
+    return eqx.filter_jit(_initialise, **options)
+
+
+def initial_populations(
+    factory: Factory, bias: bool, key: Array, rows: Array, candidates: int, stage: int
+) -> Iterator[tuple[Array, Any]]:
+    """Yield the training key and the initial featurizers of ``stage`` and all that follow, made a few at a time."""
+    factory = compared_by_value(factory)
+    while True:
+        keys, populations = initialise(factory, bias, key, rows, candidates, np.asarray(stage))
+        # taken apart without JAX where possible: so little work is not worth a compiled program
+        arrays, structure = eqx.partition(populations, is_array)
+        arrays = jax.tree.map(lambda leaf: np.asarray(leaf) if suits_numpy(leaf) else leaf, arrays)
+        words, kind = np.asarray(jax.random.key_data(keys)), jax.random.key_impl(keys)
+        for i in range(STAGES_AT_ONCE):
+            one = jax.tree.map(lambda leaf, i=i: leaf[i], arrays)
+            yield jax.random.wrap_key_data(words[i], impl=kind), eqx.combine(one, structure)
+        stage += STAGES_AT_ONCE
+
+
+def example(factory: Factory, bias: bool, rows: Array) -> Any:
+    """Return one featurizer: the structure of all that the factory builds."""
+    _, populations = initialise(compared_by_value(factory), bias, jax.random.key(0), rows, 1, np.asarray(0))
+    return jax.tree.map(lambda leaf: leaf[0, 0] if eqx.is_array(leaf) else leaf, populations)
+
+
+def compared_by_value(factory: Any) -> Any:
+    """Return ``functools.partial`` objects as trees of their arguments, so that a later fit finds compiled programs."""
+    if isinstance(factory, np.generic):
+        return factory.item()  # a size, which must not be traced
+    if not isinstance(factory, partial):
+        return factory
+    options = {name: compared_by_value(value) for name, value in factory.keywords.items()}
+    return jax.tree_util.Partial(factory.func, *factory.args, **options)
+
+
+def blend(last: Any, fresh: Any, inherit: float | Array) -> Any:
+    """Return featurizers between the last accepted one (``inherit`` = 1) and fresh ones (``inherit`` = 0)."""
+    part = float(inherit)
+
+    def mix(old: Any, new: Any) -> Any:
+        if not eqx.is_inexact_array(new):
+            return new
+        return (part * np.asarray(old) + (1 - part) * np.asarray(new)).astype(new.dtype)
+
+    return jax.tree.map(mix, last, fresh)

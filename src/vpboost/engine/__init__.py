@@ -1,0 +1,19 @@
+"""The backends that carry out programs of JAX: XLA, which compiles them, and NumPy, which begins at once.
+
+The rest of the library marks programs (:func:`program`) and chooses a backend (:func:`using`); it need not know more.
+"""
+
+from .choice import ENGINES, block_unit, is_array, program, using
+from .compilation import cache_compilation, cache_unless_set, forget_programs_if_many, quick_options
+
+__all__ = [
+    "ENGINES",
+    "block_unit",
+    "cache_compilation",
+    "cache_unless_set",
+    "forget_programs_if_many",
+    "is_array",
+    "program",
+    "quick_options",
+    "using",
+]

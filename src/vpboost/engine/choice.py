@@ -1,0 +1,164 @@
+"""The choice of a backend: XLA, which compiles a program first, or NumPy, which begins at once."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from functools import cache, wraps
+from threading import Event, Lock, Thread
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import numpy as np
+from threadpoolctl import ThreadpoolController
+
+from .elementwise import UnknownOperationError
+from .numpy_program import Program
+from .shapes import as_plain, is_key
+
+ENGINES = "xla", "numpy"
+#: Programs kept for NumPy, at the most.
+MOST_PROGRAMS = 256
+
+_engine: ContextVar[str] = ContextVar("engine", default="xla")
+
+
+@contextmanager
+def using(engine: str) -> Iterator[None]:
+    """Let programs be carried out by this engine, within the context and in this thread.
+
+    NumPy's linear algebra then has one thread: small matrices gain nothing from more, and what comes out must not
+    depend on the number of cores.
+    """
+    token = _engine.set(engine)
+    try:
+        if engine == "numpy":
+            with single_threaded, np.errstate(all="ignore"):
+                yield
+        else:
+            yield
+    finally:
+        _engine.reset(token)
+
+
+def block_unit(engine: str) -> int | None:
+    """Return the unit of blocks of rows (see :class:`vpboost.numerics.blocks.Layout`) that suits a backend.
+
+    NumPy gains nothing by blocks of similar sizes; programs of XLA serve data of similar sizes.
+    """
+    return 1 if engine == "numpy" else None
+
+
+def program(function: Callable, compiled: Callable | None = None) -> Callable:
+    """Return the function as a program for either engine; what NumPy cannot do is compiled all the same.
+
+    Arrays among the arguments, and in them, are what the program works on; anything else belongs to the program.
+    """
+    by_xla = compiled or eqx.filter_jit(function)
+
+    @wraps(function)
+    def run(*args: Any) -> Any:
+        if _engine.get() == "numpy":
+            interpreted = _interpreted(function, args)
+            if interpreted is not None:
+                try:
+                    return interpreted(args)
+                except Exception as error:
+                    raise RuntimeError(f"NumPy cannot carry out {function.__name__}; use engine='xla'") from error
+        return by_xla(*args)
+
+    run.compiled = by_xla  # type: ignore[attr-defined]
+    return run
+
+
+class Interpreted(NamedTuple):
+    """A program for NumPy, and the structure of what it returns."""
+
+    program: Program
+    outputs: list
+    structure: Any
+    static: Any
+
+    def __call__(self, args: Any) -> Any:
+        results = self.program(*[as_plain(leaf) for leaf in jax.tree.leaves(args) if is_array(leaf)])
+        arrays = [as_result(value, kind) for value, kind in zip(results, self.outputs, strict=True)]
+        return eqx.combine(jax.tree.unflatten(self.structure, arrays), self.static)
+
+
+NOT_YET: Any = object()
+_programs: dict[Any, Interpreted | None] = {}
+
+
+def _interpreted(function: Callable, args: tuple) -> Interpreted | None:
+    """Return the program of a function for arguments like these; None if NumPy cannot carry it out."""
+    leaves, structure = jax.tree.flatten(args)
+    kinds = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) if is_array(leaf) else leaf for leaf in leaves]
+    key = function, structure, tuple(kinds), jax.config.jax_enable_x64  # type: ignore[attr-defined]
+    try:
+        found = _programs.get(key, NOT_YET)
+    except TypeError:  # something in the arguments cannot be compared
+        return None
+    if found is not NOT_YET:
+        return found
+    closed, shapes, static = eqx.filter_make_jaxpr(function)(*jax.tree.unflatten(structure, kinds))
+    outputs, out_structure = jax.tree.flatten(shapes)
+    found = None
+    with suppress(UnknownOperationError):
+        found = Interpreted(Program(closed), outputs, out_structure, static)
+    if len(_programs) >= MOST_PROGRAMS:
+        _programs.clear()
+    _programs[key] = found
+    return found
+
+
+def is_array(leaf: Any) -> bool:
+    """Say whether a program works on this."""
+    return isinstance(leaf, jax.Array | np.ndarray | np.generic)
+
+
+def as_result(value: Any, kind: Any) -> Any:
+    """Return what NumPy made as an array of the kind that JAX would have made."""
+    return jax.random.wrap_key_data(jax.device_put(value), impl="threefry2x32") if is_key(kind) else np.asarray(value)
+
+
+class SingleThreaded:
+    """A context in which linear algebra has one thread in the whole process, until the last of those inside leaves.
+
+    Only the thread that set such a limit can lift it, and threads leave in any order: so one of its own holds it.
+    """
+
+    def __init__(self) -> None:
+        self.lock, self.n_inside, self.last_left = Lock(), 0, Event()
+        self.holder = Thread()
+
+    def __enter__(self) -> None:
+        with self.lock:
+            self.n_inside += 1
+            if self.n_inside == 1:
+                begun, self.last_left = Event(), Event()
+                self.holder = Thread(target=self.hold, args=(begun, self.last_left), daemon=True)
+                self.holder.start()
+                begun.wait()
+
+    def __exit__(self, *_: object) -> None:
+        with self.lock:
+            self.n_inside -= 1
+            if self.n_inside == 0:
+                self.last_left.set()
+                self.holder.join()
+
+    @staticmethod
+    def hold(begun: Event, last_left: Event) -> None:
+        """Limit the threads from one event to the other."""
+        with linear_algebra().limit(limits=1, user_api="blas"):
+            begun.set()
+            last_left.wait()
+
+
+single_threaded = SingleThreaded()
+
+
+@cache
+def linear_algebra() -> ThreadpoolController:
+    """Return what controls the threads of NumPy's and SciPy's linear algebra."""
+    return ThreadpoolController()

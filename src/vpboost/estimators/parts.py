@@ -1,0 +1,90 @@
+"""The rows of a fit: named parts, and how some of them are set aside."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..numerics.rows import MANY_ROWS, Rows
+from ..tables.canonical import MOST_SORTED, canonical_rows
+from ..tables.encoder import InputEncoder
+from ..tables.frames import Table
+from ..tables.rows import n_rows, take
+
+
+class Part(NamedTuple):
+    """Some rows of the data."""
+
+    inputs: Any  #: a table, an array or a source of rows; encoded or not
+    target: np.ndarray  #: in the user's units, or numbers of classes
+    weight: np.ndarray
+    scaled: np.ndarray | None = None  #: targets as the loss sees them
+
+    @property
+    def n_rows(self) -> int:
+        """The number of rows."""
+        return len(self.target)
+
+    def take(self, rows: np.ndarray) -> "Part":
+        """Return some of the rows."""
+        scaled = None if self.scaled is None else self.scaled[rows]
+        return Part(take(self.inputs, rows), self.target[rows], self.weight[rows], scaled)
+
+    def sample(self, most: int, seed: int) -> "Part":
+        """Return the part, or so many random rows of it."""
+        if self.n_rows <= most:
+            return self
+        return self.take(np.random.default_rng(seed).permutation(self.n_rows)[:most])
+
+    def encoded(self, encoder: InputEncoder, dtype: Any) -> "Part":
+        """Return the part with inputs as the learners see them; very large ones are encoded when asked for."""
+        scaled: Any = self.scaled
+        if n_rows(self.inputs) > MANY_ROWS and not isinstance(self.inputs, Table):
+            scaled = scaled if scaled.dtype.kind == "i" else scaled.astype(dtype)
+            return self._replace(inputs=Rows(self.inputs, encode=encoder.transform), scaled=scaled)
+        return self._replace(inputs=encoder.transform(self.inputs))
+
+    @property
+    def learnt(self) -> tuple[Any, Any, np.ndarray]:
+        """Inputs, targets and weights as the learners see them."""
+        return self.inputs, self.scaled, self.weight
+
+
+def merged(part: Part) -> tuple[Part, np.ndarray]:
+    """Return the rows in an order of their own, equal ones merged, and groups of equal inputs."""
+    rows, weight, groups = canonical_rows(part.inputs, part.target, part.weight)
+    if len(rows) == n_rows(part.inputs) > MOST_SORTED:
+        return part._replace(weight=weight), groups  # as it is: a copy would take memory
+    return Part(take(part.inputs, rows), part.target[rows], weight), groups
+
+
+def hold_out(
+    target: np.ndarray, groups: np.ndarray, fraction: float, seed: int, keep_classes: bool
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return the rows to train on and about this fraction set aside; with ``keep_classes`` the former have every class.
+
+    Rows of equal inputs are one group and stay together: were they torn apart, training would see the same inputs with
+    other targets. But a group of more than a twentieth of the rows is split, for without it a whole part of the inputs
+    would be unknown. None if no row can be spared.
+    """
+    rng, n_rows = np.random.default_rng(seed), len(target)
+    wanted = max(round(fraction * n_rows), 1)
+    large = np.bincount(groups)[groups] > max(n_rows // 20, 2)
+    if large.any():  # each row of them by itself
+        groups = np.unique(np.where(large, n_rows + np.arange(n_rows), groups), return_inverse=True)[1]
+    order, sizes = rng.permutation(int(groups.max()) + 1), np.bincount(groups)
+    needed = np.unique(target, return_index=True)[1] if keep_classes else np.flatnonzero(groups == order[-1])[:1]
+    whole = order[~np.isin(order, groups[needed])]
+    ends = np.cumsum(sizes[whole])
+    n_first = int(np.searchsorted(ends, wanted, side="right"))
+    chosen, room = whole[:n_first].tolist(), wanted - (int(ends[n_first - 1]) if n_first else 0)
+    for group in whole[n_first:] if room else ():
+        if sizes[group] <= room:
+            chosen.append(group)
+            room -= int(sizes[group])
+    aside = np.isin(groups, chosen)
+    if room > wanted // 2:
+        left = np.setdiff1d(np.flatnonzero(~aside), needed)
+        aside[rng.permutation(left)[:room]] = True
+    if not aside.any():
+        return None
+    return np.flatnonzero(~aside), np.flatnonzero(aside)

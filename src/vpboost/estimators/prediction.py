@@ -1,0 +1,106 @@
+"""An ensemble in plain NumPy, double precision: for a few rows, where JAX would spend its time on calling itself."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+
+from .. import predictor
+from ..core.ensemble import Ensemble
+from ..files.describe import describe_featurizer, is_custom, kind_described, named_arrays
+
+#: Rows that are evaluated side by side: few enough for a processor's cache.
+ROWS_AT_ONCE = 64
+#: Where this serves: up to so many rows, or, of networks, more, as far as rows times parameters go. Beyond, a compiled
+#: program is worth its time.
+FEW_ROWS, MORE_ROWS, MOST_WORK = 32, 1000, 30_000_000
+
+#: Where the weights of an output have a larger norm, or encoded inputs are larger, sums in single precision are off by
+#: more than about 1e-6.
+LARGEST_NORM, LARGEST_INPUT = 1.5, 30.0
+
+
+class LightEnsemble:
+    """The same function as an :class:`vpboost.Ensemble`, evaluated by :mod:`vpboost.predictor`."""
+
+    def __init__(self, ensemble: Ensemble):
+        self.constant, self.weights = np.asarray(ensemble.constant, float), np.asarray(ensemble.weights, float)
+        self.description = describe_featurizer(ensemble.featurizers)
+        self.theta = {name: as_plain(leaf) for name, leaf in named_arrays(ensemble.featurizers).items()}
+        self.most_rows = FEW_ROWS
+        if ensemble.n_learners and kind_described(self.description).quick_in_numpy:
+            self.most_rows = int(np.clip(MOST_WORK // max(ensemble.n_parameters, 1), FEW_ROWS, MORE_ROWS))
+
+    @classmethod
+    def of(cls, ensemble: Ensemble) -> "LightEnsemble | None":
+        """Return the light version of an ensemble; None if it has parts of the user's own."""
+        if ensemble.n_learners and is_custom(describe_featurizer(ensemble.featurizers)):
+            return None
+        return cls(ensemble)
+
+    def predict(self, x: np.ndarray) -> np.ndarray:
+        """Return f(x_i) for each row, shape ``(n_rows, K)``."""
+        with np.errstate(all="ignore"):  # far away, parts of an activation may overflow
+            return self._predict(x)
+
+    def _predict(self, x: np.ndarray) -> np.ndarray:
+        parts = [np.asarray(x[i : i + ROWS_AT_ONCE], float) for i in range(0, max(len(x), 1), ROWS_AT_ONCE)]
+        return np.concatenate(
+            [predictor.ensemble(self.constant, self.weights, self.description, self.theta, part) for part in parts]
+        )
+
+
+def as_plain(array: Any) -> np.ndarray:
+    """Return an array for NumPy, numbers in double precision."""
+    return np.asarray(array, float if np.issubdtype(array.dtype, np.floating) else None)
+
+
+class AccurateEnsemble:
+    """An ensemble for many rows whose predictions are those of double precision, to about 1e-6 (targets of order one).
+
+    XLA computes in single precision where weights and inputs are small, else in double, three times as slow. A row's
+    prediction is then the same, to 1e-6, whether it is made alone by NumPy or among many by XLA.
+    """
+
+    def __init__(self, ensemble: Ensemble):
+        self.ensemble, self.double = ensemble, in_double(ensemble)
+        with np.errstate(over="ignore"):  # weights of strangers' files
+            norm = np.sqrt((np.asarray(ensemble.weights, float) ** 2).sum(axis=(0, 1))).max()
+        exact = norm > LARGEST_NORM or has_waves(ensemble)
+        self.largest = -1.0 if exact else LARGEST_INPUT  # no input is small enough
+
+    def predict(self, x: np.ndarray) -> np.ndarray:
+        """Return f(x_i) for each row, shape ``(n_rows, K)``."""
+        return self.apply(Ensemble.predict, x)
+
+    def apply(self, function: Callable[[Ensemble, np.ndarray], np.ndarray], x: np.ndarray) -> np.ndarray:
+        """Return what a function of an ensemble and rows gives for each row."""
+        far = np.abs(x).reshape(len(x), -1).max(axis=1, initial=0.0) > self.largest
+        if far.all() or not far.any():
+            return function(self.double if far.any() else self.ensemble, x).astype(float)
+        near = function(self.ensemble, x[~far])
+        found = np.empty((len(x), *near.shape[1:]))
+        found[~far], found[far] = near, function(self.double, x[far])
+        return found
+
+
+def has_waves(ensemble: Ensemble) -> bool:
+    """Say whether learners are periodic: single precision does not know the phase of a large angle."""
+    description = describe_featurizer(ensemble.featurizers)
+    if not ensemble.n_learners or is_custom(description):
+        return "'sin'" in str(description)
+    return kind_described(description).periodic or "'sin'" in str(description)
+
+
+def in_double(ensemble: Ensemble) -> Ensemble:
+    """Return the same ensemble in double precision."""
+    if ensemble.constant.dtype == np.float64:
+        return ensemble
+
+    def double(leaf: Any) -> Any:
+        return jax.device_put(np.asarray(leaf, float)) if eqx.is_inexact_array(leaf) else leaf
+
+    with jax.enable_x64(True):
+        return jax.tree.map(double, ensemble)

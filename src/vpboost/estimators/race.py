@@ -1,0 +1,38 @@
+"""The race between the runs of several profiles."""
+
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+from .portfolio import PILOT_STAGES, TIE
+from .run import Run
+
+
+def race(runs: list[Run], seed: int) -> tuple[Run, bool]:
+    """Boost a few stages of each run; return the one that validates best.
+
+    The second value says whether Ctrl-C ended the race early.
+    """
+    stop = threading.Event()
+
+    def pilot(run: Run) -> None:
+        run.boost(PILOT_STAGES, seed, lambda progress: stop.is_set())
+
+    # many small calls of NumPy would only wait for each other: one after the other they are done sooner
+    workers = 1 if runs[0].plan.engine == "numpy" else min(len(runs), os.cpu_count() or 1)
+    with ThreadPoolExecutor(workers) as pool:
+        running = [pool.submit(pilot, run) for run in runs]
+        try:
+            for future in running:
+                future.result()
+        except BaseException as error:
+            stop.set()
+            for future in running:
+                future.cancel()
+            if not isinstance(error, KeyboardInterrupt):
+                raise
+    best = min(runs, key=lambda run: run.best_score)
+    gain = best.scores[0] - best.best_score if best.scores else 0.0
+    margin = min(TIE[0] * gain, TIE[1] * abs(best.best_score))
+    level = [run for run in runs if run is best or run.best_score <= best.best_score + margin]
+    return min(level, key=lambda run: (len(run.plan.encoder.sources_), run.best_score)), stop.is_set()

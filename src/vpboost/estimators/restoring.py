@@ -1,0 +1,165 @@
+"""A fitted estimator from a file.
+
+Everything in the file is checked before an estimator is built from it, so that a file from a stranger can do no harm.
+Files of format version 1 stay readable.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..core.ensemble import Ensemble
+from ..core.records import Boosted, Record
+from ..files.classes import classes_from
+from ..files.container import ModelFileError, brief, check_version, shortened, unpack
+from ..files.describe import check_size, factory_of, fill_stacked, loss_of, template
+from ..files.encoder import encoder_from, scaler_from
+from ..files.history import history_from, profile_values
+from ..files.parameters import loaded_parameters
+from ..files.reader import Reader
+from .portfolio import Profile, check_choices
+from .trial import check_predictions
+
+FORMAT, VERSION = "vpboost model", 1
+
+
+def model_from(data: bytes, name: str, kinds: dict[str, type], *, featurizer: Any = None, loss: Any = None) -> Any:
+    """Return the estimator, of one of these classes, in the bytes of a file that errors call ``name``."""
+    content, arrays = unpack(data, name)
+    check_version(content, name, FORMAT, VERSION)
+    return from_parts(Reader(content, arrays, name), kinds, featurizer, loss)
+
+
+def from_parts(reader: Reader, kinds: dict[str, type], featurizer: Any, loss: Any) -> Any:
+    """Return the estimator that a file's parts describe, after checking all of them."""
+    reader.entry("library", str)
+    kind = reader.entry("kind", str)
+    reader.require(kind in kinds, f"holds a {brief(kind)}, which this version does not know")
+    description, dtype = reader.entry("featurizer", dict, None), reader.entry("dtype", str)
+    reader.require(dtype in ("float32", "float64"), f"is in precision {brief(dtype)}")
+    loss_object = loss_of(reader.entry("loss", dict), loss)
+    if description is not None:
+        factory_of(description, featurizer)  # is a featurizer of the user's own missing?
+    given = {"featurizer": featurizer, "loss": loss if callable(loss) else loss_object}
+    dropped = reader.content.get("not_saved", [])
+    model = kinds[kind](**loaded_parameters(reader, kinds[kind]().get_params(deep=False), given))
+    check_model(reader, model._check_settings)
+    load_target(reader, model)
+    model.loss_, expected = loss_object, check_model(reader, lambda: model._resolve_loss(loss_object))
+    reader.require(bool(expected[0] == loss_object), f"is a {kind} with the loss {type(loss_object).__name__}")
+    n_raw = model.n_outputs_ if kind == "VPBoostRegressor" else 1 if len(model.classes_) == 2 else len(model.classes_)
+    model.target_scaler_ = scaler_from(reader, model.n_outputs_ if kind == "VPBoostRegressor" else 1)
+    reader.require(model.target_scaler_.kind == expected[1], "scales its targets as its loss does not allow")
+    load_inputs(reader, model)
+    load_history(reader, model)
+    with jax.enable_x64(dtype == "float64"):
+        ensemble = load_ensemble(reader, model.input_encoder_, description, featurizer, dtype, n_raw)
+    accepted = int(model.history_["accepted"].sum())
+    reader.require(ensemble.n_learners == accepted, f"has {ensemble.n_learners} learners and accepted {accepted}")
+    history = [Record(*entry) for entry in zip(*(model.history_[n].tolist() for n in Record._fields), strict=True)]
+    reg_lambda = float(reader.array("reg_lambda", (), finite=False))
+    reader.require(reg_lambda >= 0, f"says λ_w = {reg_lambda}")
+    model.boosted_ = Boosted(ensemble, history, reader.entry("status", str), reg_lambda)
+    # files of earlier versions do not say
+    model._validated_on = reader.entry("validated_on", str, None) if "validated_on" in reader.content else None
+    # what is not stored may be set again before the model is fitted further
+    model._begun_with = {name: text for name, text in model._binding_settings().items() if name not in dropped}
+    model._keep(
+        reader.count("best_iteration", ensemble.n_learners), float(reader.array("best_score", (), finite=False))
+    )
+    reader.finish()
+    check_predictions(reader, model)
+    return model
+
+
+def check_model(reader: Reader, action: Callable[[], Any]) -> Any:
+    """Do something with what a file says; turn the errors that users get for bad parameters into errors of the file."""
+    try:
+        return action()
+    except (ValueError, TypeError, KeyError, OverflowError) as error:
+        raise ModelFileError(f"{reader.name} has parameters that do not go together: {shortened(error)}") from error
+
+
+def load_target(reader: Reader, model: Any) -> None:
+    """Set what an estimator knows about its targets."""
+    classes, class_type = reader.entry("classes", list, None), reader.entry("class_type", str, None)
+    single = reader.entry("single_output", bool, None)
+    if hasattr(model, "class_weight"):  # a classifier
+        reader.require(classes is not None and len(classes) >= 2 and single is None, "is a classifier without classes")
+        model.classes_ = classes_from(reader, classes, class_type)
+        n_targets = 1
+    else:
+        reader.require(classes is None and class_type is None and single is not None, "is a regressor with classes")
+        n_targets = reader.arrays.get("target.shift", np.zeros(1)).size
+        reader.require(n_targets >= 1, "has no outputs")
+        reader.require(n_targets == 1 or not single, "has several outputs and says it has one")
+        model.single_output_, model.n_outputs_ = single, n_targets
+    model.target_names_ = reader.texts("target_names", n_targets)
+
+
+def load_inputs(reader: Reader, model: Any) -> None:
+    """Set what an estimator knows about its inputs."""
+    encoder = encoder_from(reader)
+    model.input_encoder_ = encoder
+    model.kinds_ = encoder.kinds() if encoder.categories_ or encoder.times_ else None
+    model.n_features_in_ = reader.count("n_features_in")
+    names = reader.texts("feature_names", model.n_features_in_)
+    if names is not None:
+        model.feature_names_in_ = np.array(names, dtype=object)
+    table = len(encoder.shape_) == 1
+    n_inputs = len(encoder.numeric_) + len(encoder.categories_) if table else encoder.shape_[0]
+    reader.require(model.n_features_in_ == n_inputs, "says otherwise how many columns there are than its preprocessing")
+    n_importances = n_inputs if table else int(np.prod(encoder.shape_, dtype=object))
+    model._importances = reader.doubles("importances", (n_importances,))
+
+
+def load_history(reader: Reader, model: Any) -> None:
+    """Set the history of the fit: profile, race, stages and scores."""
+    model.profile_, model.seed_ = (
+        profile_from(reader, reader.entry("profile", list)),
+        reader.count("seed", (1 << 63) - 1),
+    )
+    reader.require(model.profile_.encoding == model.input_encoder_.encoding, "has another encoding than its profile")
+    raced = [profile_from(reader, value) for value in reader.entry("race", list)]
+    scores = reader.array("race.scores", (len(raced),), finite=False)
+    model.race_ = dict(zip(raced, scores.tolist(), strict=True))
+    model.history_ = {name: np.array(values) for name, values in history_from(reader).items()}
+    n_stages = len(model.history_["stage"])
+    validation = reader.array("scores", (None,), finite=False)
+    reader.require(len(validation) in (0, n_stages), "has scores for another number of stages")
+    model.n_iter_ = n_stages
+    model.evals_result_ = {"training": model.history_["loss"].tolist(), "validation": validation.tolist()}
+
+
+def profile_from(reader: Reader, value: Any) -> Profile:
+    """Return the profile that a JSON value stands for."""
+    values = profile_values(reader, value)
+    check_model(reader, lambda: check_choices(*values))
+    return Profile(*values)
+
+
+def load_ensemble(
+    reader: Reader, encoder: Any, description: Any, featurizer: Any, dtype: str, n_outputs: int
+) -> Ensemble:
+    """Return the ensemble."""
+    constant, weights = reader.array("constant", (n_outputs,)), reader.array("weights", (None, None, n_outputs))
+    theta = reader.prefixed("theta.")
+    reader.require(not len(weights) or weights.shape[1] > 0, "has learners without features")
+    reader.require({constant.dtype, weights.dtype} == {np.dtype(dtype)}, f"is not in {dtype} throughout")
+    reader.require((description is None) == (len(weights) == 0), "has learners without a featurizer or the reverse")
+    if description is None:
+        reader.require(weights.shape[1] == 0 and not theta, "has arrays of learners but no learners")
+        return Ensemble.stack(jnp.asarray(constant), [])
+    input_shape = (len(encoder.sources_),) if len(encoder.shape_) == 1 else encoder.shape_
+    factory = factory_of(description, featurizer)
+    check_size(description, input_shape)
+    module = template(factory, input_shape, dtype)
+    ensemble = Ensemble(jnp.asarray(constant), fill_stacked(reader, module, theta, len(weights)), jnp.asarray(weights))
+    try:
+        jax.eval_shape(ensemble, jax.ShapeDtypeStruct(input_shape, dtype))
+    except Exception as error:  # shapes that do not go together
+        raise ModelFileError(f"{reader.name} has weights that do not fit its featurizer: {shortened(error)}") from error
+    return ensemble

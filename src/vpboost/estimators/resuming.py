@@ -1,0 +1,86 @@
+"""Fits that go on: from a checkpoint, or by ``warm_start``; how they know that nothing else has changed."""
+
+import hashlib
+from functools import partial
+from types import FunctionType
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..core.data import SAMPLE_ROWS, evenly_spaced
+from ..core.initial import example
+from ..core.records import Boosted
+from ..files.checkpoint import CheckpointError, Facts, digest, read_checkpoint
+from ..losses import CustomLoss
+from ..numerics.rows import chunks
+from .parts import Part
+from .portfolio import Profile, check_choices
+from .run import Run
+
+#: Parameters that may differ when a fit goes on from a checkpoint (the profile and the seed are stored in it).
+FREE_TO_CHANGE = (
+    *("n_estimators", "callbacks", "verbose", "warm_start"),
+    *("random_state", "encoding", "inherit", "max_features"),
+)
+
+
+def facts_of(run: Run, parameters: dict[str, Any], race: dict[Profile, float], seed: int) -> dict[str, Any]:
+    """Return what must be the same for a checkpoint to be of use."""
+    data = str(mark_of(run.train)) + (mark_of(run.held_out) or "")
+    settings = {name: describe_setting(value) for name, value in parameters.items() if name not in FREE_TO_CHANGE}
+    raced = [[list(profile), score if np.isfinite(score) else None] for profile, score in race.items()]
+    return {"profile": list(run.plan.profile), "race": raced, "seed": seed, "data": data, "settings": settings}
+
+
+def profile_of(values: tuple, name: Any) -> Profile:
+    """Return the profile of these values, found in a checkpoint."""
+    try:
+        check_choices(*values)
+    except ValueError as error:
+        raise CheckpointError(f"{name} has a profile that makes no sense: {error}; it cannot be resumed") from error
+    return Profile(*values)
+
+
+def restore(run: Run, path: Any, found: Facts, wanted: dict[str, Any], n_estimators: int) -> Boosted:
+    """Return the state that a checkpoint of this very fit holds; ``wanted`` are the facts of the fit."""
+    names = sorted({*found.settings, *wanted["settings"]})
+    changed = [name for name in names if found.settings.get(name) != wanted["settings"].get(name)]
+    for name in ("seed", "settings", "data"):
+        if getattr(found, name) != wanted[name]:
+            which = f" ({', '.join(changed[:5])})" if name == "settings" else ""
+            raise CheckpointError(f"{path} was written by a fit with other {name}{which}; it cannot be resumed here")
+    if len(found.scores) > n_estimators:
+        raise CheckpointError(f"{path} holds {len(found.scores)} stages, more than n_estimators={n_estimators}")
+    plan, (x, y, _) = run.plan, run.train.learnt
+    with jax.enable_x64(np.dtype(plan.dtype) == np.float64):
+        rows = jnp.asarray(evenly_spaced(x, SAMPLE_ROWS), plan.dtype)
+        boosted = read_checkpoint(path, example(plan.factory, True, rows), rows[0], plan.loss.n_outputs(y))
+    run.scores = found.scores
+    return boosted
+
+
+def describe_setting(value: Any) -> str:
+    """Return a setting as text that is the same in another process; functions by their names and what they do."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, CustomLoss):
+        return f"CustomLoss({describe_setting(value.function)}, {value.structure}, {value.outputs})"
+    if isinstance(value, partial):
+        options = ", ".join(f"{name}={describe_setting(option)}" for name, option in sorted(value.keywords.items()))
+        return f"partial({describe_setting(value.func)}, {', '.join(map(describe_setting, value.args))}, {options})"
+    if isinstance(value, FunctionType):
+        code = value.__code__
+        held = [cell.cell_contents for cell in value.__closure__ or ()] + list(value.__defaults__ or ())
+        held += [c for c in code.co_consts if isinstance(c, int | float | str)]
+        plain = [v for v in held if isinstance(v, int | float | str | np.generic)]
+        facts = code.co_code, code.co_names, plain
+        return f"{value.__qualname__} {hashlib.sha256(repr(facts).encode()).hexdigest()[:12]}"
+    text = repr(value)
+    return f"{type(value).__name__} {getattr(value, '__qualname__', '')}".rstrip() if " at 0x" in text else text
+
+
+def mark_of(part: Part | None) -> str | None:
+    """Return a mark of validation data by which others can be told from them; None for none."""
+    return None if part is None else digest(rows for array in part.learnt for rows in chunks(array))

@@ -1,0 +1,75 @@
+"""Boosting by one plan."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..callbacks import Progress
+from ..core.boosting import boost
+from ..core.records import Boosted, Stage
+from .parts import Part
+from .plan import FitPlan
+
+
+class Run:
+    """A plan at work on encoded data: the validation score of every stage so far, and what came of it."""
+
+    def __init__(self, plan: FitPlan, train: Part, held_out: Part | None):
+        self.plan, self.train, self.held_out = plan, train, held_out
+        self.scores: list[float] = []
+        self.boosted: Boosted | None = None
+
+    def boost(
+        self,
+        n_learners: int,
+        seed: int,
+        watch: Callable[[Progress], bool],
+        resume: Boosted | None = None,
+        facts: dict[str, Any] | None = None,
+    ) -> Boosted:
+        """Boost; ``watch`` sees every stage, with ``facts`` for checkpoints, and may end it."""
+        plan, (x, y, weight), began = self.plan, self.train.learnt, time.monotonic()
+
+        def after_stage(stage: Stage) -> bool:
+            self.scores.append(self._score(stage))
+            noted = {**(facts or {}), "scores": self.scores}
+            return watch(Progress(stage, n_learners, self.scores[-1], noted, time.monotonic() - began))
+
+        self.boosted = boost(
+            x,
+            y,
+            loss=plan.loss,
+            featurizer=plan.factory,
+            n_learners=n_learners,
+            training=plan.training,
+            trust_region=plan.trust_region,
+            sample_weight=weight,
+            validation=None if self.held_out is None else self.held_out.learnt,
+            seed=seed,
+            dtype=plan.dtype,
+            engine=plan.engine,
+            callback=after_stage,
+            resume=resume,
+        )
+        return self.boosted
+
+    def _score(self, stage: Stage) -> float:
+        """Return the validation score of a stage, lower is better; NaN without validation data."""
+        score, prediction = stage.record.validation_loss, stage.validation_prediction
+        if self.held_out is None or prediction is None:
+            return score
+        if self.plan.metric is not None:
+            score = self.plan.metric(self.held_out, prediction)
+        if np.isnan(score) and not self.scores:
+            raise ValueError(
+                f"eval_metric={self.plan.eval_metric!r} is NaN on the validation data (a single class? a single row?); "
+                "give other validation data as X_val and y_val, or another eval_metric"
+            )
+        return score
+
+    @property
+    def best_score(self) -> float:
+        """The best validation score; infinite before the first stage."""
+        return float(np.nanmin([*self.scores, np.inf]))

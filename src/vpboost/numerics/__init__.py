@@ -1,0 +1,1 @@
+"""How sums over many rows are taken and small systems solved."""

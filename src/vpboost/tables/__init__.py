@@ -1,0 +1,1 @@
+"""Tables as people have them, turned into arrays of order one."""

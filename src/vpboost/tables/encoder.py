@@ -1,0 +1,171 @@
+"""From tables as people have them to arrays of order one."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..numerics.rows import MANY_ROWS
+from ..predictor import FARTHEST, standardise
+from .encodings import ENCODINGS, Cycles
+from .frames import Table
+from .rows import n_columns, n_rows, parts_of, random_rows
+from .statistics import statistics
+
+
+class Categories(NamedTuple):
+    """A categorical column of a data frame: its place and the levels seen in training, in sorted order."""
+
+    column: int
+    levels: tuple[str, ...]
+
+
+class Extra(NamedTuple):
+    """Columns that an encoding adds for one numeric column, and the mean and spread that standardise them."""
+
+    column: int  #: among the numeric ones
+    encoding: Any
+    mean: np.ndarray
+    scale: np.ndarray
+
+
+class InputEncoder:
+    """Standardises numeric columns, one-hot encodes categorical ones and marks missing values.
+
+    ``encoding`` adds columns to every numeric one of more than two values: none ("plain"), its normal score
+    ("quantile") or smooth steps between its quantiles ("spline"); see :mod:`vpboost.tables.encodings`. Dates are
+    numbers, and their place in the day, the week and the year is added in any case.
+
+    Every encoded column belongs to one input column (``sources_``). A missing number becomes the column's mean (zero
+    after scaling) and, when the training data has any in that column, one in an indicator column. A missing category is
+    a level of its own; a level not seen in training is encoded as all zeros. Images (more than two axes) are
+    standardised as a whole.
+    """
+
+    def __init__(self, encoding: str = "plain"):
+        self.encoding = encoding
+
+    def fit(self, X: Any, weight: np.ndarray) -> "InputEncoder":
+        """Learn scales, levels, indicators and encodings from training inputs and their weights.
+
+        Of a very large array, a random sample of rows is enough; tables may have rare levels, and are read in full.
+        """
+        if n_rows(X) > MANY_ROWS and not isinstance(X, Table):
+            chosen = random_rows(n_rows(X), MANY_ROWS)
+            X, weight = X[chosen], weight[chosen]
+        numbers, texts = parts_of(X)
+        self.shape_ = numbers.shape[1:]
+        self.numeric_ = [j for j in range(n_columns(X)) if j not in texts]
+        kinds = enumerate(X.kinds) if isinstance(X, Table) else ()
+        self.times_ = {j: kind for j, kind in kinds if kind in ("datetime", "timedelta")}
+        self.mean_, self.scale_, self.constant_ = statistics(numbers, weight)
+        if numbers.ndim == 2:
+            self._heed_the_many(numbers, weight)
+        present = np.isfinite(numbers)
+        self.missing_ = np.flatnonzero(~present.all(axis=0)) if numbers.ndim == 2 else np.zeros(0, dtype=int)
+        self.categories_ = [Categories(j, tuple(sorted(set(names)))) for j, names in texts.items()]
+        self.extras_ = self._fit_extras(numbers, weight)
+        self.sources_ = self.find_sources()
+        return self
+
+    def _heed_the_many(self, numbers: np.ndarray, weight: np.ndarray) -> None:
+        """Scale columns with a few wild numbers (marks for missing ones, say) by the others; wild ones are cut off."""
+        with np.errstate(invalid="ignore", over="ignore"):
+            # where a few numbers make up the spread, most are close to the mean
+            close = np.abs(self._scaled(numbers)).mean(axis=0) < 0.6
+            for j in np.flatnonzero(close & ~self.constant_):
+                column = numbers[:, [j]]
+                low, median, high = np.nanquantile(column, [0.25, 0.5, 0.75])
+                wild = np.abs(column / 2 - median / 2) > FARTHEST * (high / 2 - low / 2)
+                if high > low and wild.any():
+                    found = statistics(np.where(wild, np.nan, column), weight)
+                    self.mean_[j], self.scale_[j], self.constant_[j] = (part[0] for part in found)
+
+    def kinds(self) -> list[str]:
+        """Return the kind of each column of a data frame; see :mod:`vpboost.tables.frames`."""
+        categorical, n_columns = {c.column for c in self.categories_}, len(self.numeric_) + len(self.categories_)
+        return ["category" if j in categorical else self.times_.get(j, "number") for j in range(n_columns)]
+
+    def find_sources(self) -> np.ndarray:
+        """Return the input column that each encoded column belongs to."""
+        return np.array(
+            [
+                *self.numeric_,
+                *(self.numeric_[j] for j in self.missing_),
+                *(c.column for c in self.categories_ for _ in c.levels),
+                *(self.numeric_[extra.column] for extra in self.extras_ for _ in extra.mean),
+            ],
+            dtype=int,
+        )
+
+    def _fit_extras(self, numbers: np.ndarray, weight: np.ndarray) -> list[Extra]:
+        if numbers.ndim > 2:
+            return []
+        scaled, extras = self._scaled(numbers), []
+        options = {"n_bins": spline_bins(numbers.shape[1])} if self.encoding == "spline" else {}
+        for j in range(numbers.shape[1]):
+            if self.encoding == "plain" and self.numeric_[j] not in self.times_:
+                continue
+            present = np.isfinite(numbers[:, j]) & (weight > 0)
+            values, weights = scaled[present, j], weight[present]
+            if len(np.unique(values)) <= 2:
+                continue
+            if self.encoding != "plain":
+                extras.append(extra_of(j, ENCODINGS[self.encoding].fit(values, weights, **options), values, weights))
+            if self.times_.get(self.numeric_[j]) == "datetime":
+                cycles = Cycles.fit(numbers[present, j], self.mean_[j], self.scale_[j])
+                if len(cycles.frequencies):
+                    extras.append(extra_of(j, cycles, values, weights))
+        return extras
+
+    def _scaled(self, numbers: np.ndarray) -> np.ndarray:
+        """Return standardised numbers; constant columns and missing values are zero."""
+        return standardise(numbers, self.mean_, self.scale_, self.constant_)
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Return encoded inputs, float64, of order one."""
+        numbers, texts = parts_of(X)
+        scaled = self._scaled(numbers)
+        if numbers.ndim > 2:
+            return scaled
+        parts = [scaled, ~np.isfinite(numbers[:, self.missing_])]
+        for column, levels in self.categories_:
+            parts.append(texts[column][:, None] == np.array(levels, dtype=object)[None])
+        for extra in self.extras_:
+            columns = (extra.encoding(scaled[:, extra.column]) - extra.mean) / extra.scale
+            parts.append(np.where(np.isfinite(numbers[:, extra.column])[:, None], columns, 0.0))
+        return np.concatenate([np.asarray(part, dtype=np.float64) for part in parts], axis=1)
+
+    def gradient(self, encoded: np.ndarray, X: Any, n_inputs: int) -> np.ndarray:
+        """Turn derivatives by encoded columns at ``X``, ``(rows, K, D)``, into derivatives by the user's columns.
+
+        A categorical column has no derivative: its entries are zero. So are those of missing values, and beyond
+        ``FARTHEST`` spreads. Derivatives by times are per second.
+        """
+        slope = np.where(self.constant_, 0.0, 1 / self.scale_)
+        numbers, _ = parts_of(X)
+        scaled, end = self._scaled(numbers), encoded.shape[2]
+        moves = np.isfinite(numbers) & (np.abs(scaled) < FARTHEST)
+        if encoded.ndim > 3:
+            return np.where(moves[:, None], encoded * slope, 0.0)
+        by_scaled = encoded[:, :, : len(self.numeric_)].copy()
+        for extra in reversed(self.extras_):
+            steepness = extra.encoding.slope(scaled[:, extra.column]) / extra.scale
+            begin = end - steepness.shape[1]
+            by_scaled[:, :, extra.column] += np.einsum("rkd,rd->rk", encoded[:, :, begin:end], steepness)
+            end = begin
+        gradient = np.zeros((*encoded.shape[:2], n_inputs))
+        gradient[:, :, self.numeric_] = np.where(moves[:, None], by_scaled * slope, 0.0)
+        return gradient
+
+
+def extra_of(column: int, encoding: Any, values: np.ndarray, weights: np.ndarray) -> Extra:
+    """Return an encoding of a column with the mean and spread of what it adds."""
+    columns = encoding(values)
+    mean = np.average(columns, axis=0, weights=weights)
+    spread = np.sqrt(np.average((columns - mean) ** 2, axis=0, weights=weights))
+    return Extra(column, encoding, mean, np.where(spread > 1e-9, spread, 1.0))
+
+
+def spline_bins(n_columns: int) -> int:
+    """Return the number of bins per column: 16, fewer when many columns would make too wide an input."""
+    return int(np.clip(512 // max(n_columns, 1), 4, 16))

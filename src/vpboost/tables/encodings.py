@@ -1,0 +1,114 @@
+"""Smooth one-dimensional encodings that give a network more of a column than its standardised value.
+
+Each is fitted on one standardised column and turns it into one or more columns with continuous derivatives, which input
+gradients need (but for the ends of the training range, where a normal score stops rising).
+"""
+
+from typing import Any
+
+import numpy as np
+from scipy.interpolate import PchipInterpolator
+from scipy.special import ndtr, ndtri
+
+from ..predictor import spline, steps, waves
+
+
+class NormalScore:
+    """The column mapped to a standard normal law: Φ⁻¹ of its distribution function, through at most 33 knots.
+
+    Tames heavy tails and spreads out crowded values. Between the knots the map is a monotone cubic spline; beyond the
+    training range it is constant.
+    """
+
+    def __init__(self, knots: np.ndarray, coefficients: np.ndarray):
+        self.knots, self.coefficients = knots, coefficients
+
+    @classmethod
+    def fit(cls, values: np.ndarray, weight: np.ndarray, n_knots: int = 33) -> "NormalScore":
+        """Learn the map from a column and its weights."""
+        points, probability = distribution(values, weight)
+        scores = ndtri(probability)
+        if len(points) > n_knots:  # knots evenly spaced in the score, so that the tails get their share
+            wanted = np.linspace(scores[0], scores[-1], n_knots)
+            points, kept = np.unique(np.interp(ndtr(wanted), probability, points), return_index=True)
+            scores = wanted[kept]
+        return cls(points, PchipInterpolator(points, scores).c)
+
+    def __call__(self, values: np.ndarray) -> np.ndarray:
+        """Return the encoded column, shape ``(n, 1)``."""
+        return spline(self.knots, self.coefficients, values)[:, None]
+
+    def slope(self, values: np.ndarray) -> np.ndarray:
+        """Return the derivative of the encoded column, shape ``(n, 1)``."""
+        inside = (values >= self.knots[0]) & (values <= self.knots[-1])
+        a, b, c, _ = self.coefficients
+        derivative = np.stack([np.zeros_like(a), 3 * a, 2 * b, c])
+        return np.where(inside, spline(self.knots, derivative, values), 0.0)[:, None]
+
+
+class Steps:
+    """The column as smooth steps: one rises from 0 to 1 across each bin between quantiles of the training values.
+
+    A network that weighs them can bend at every quantile, which is what rough functions of single columns ask for.
+    """
+
+    def __init__(self, knots: np.ndarray):
+        self.knots = knots
+
+    @classmethod
+    def fit(cls, values: np.ndarray, weight: np.ndarray, n_bins: int = 16) -> "Steps":
+        """Learn the bins from a column and its weights."""
+        points, probability = distribution(values, weight)
+        if len(points) > n_bins + 1:
+            points = np.unique(np.interp(np.linspace(0, 1, n_bins + 1), probability, points))
+        return cls(points)
+
+    def __call__(self, values: np.ndarray) -> np.ndarray:
+        """Return the steps, shape ``(n, n_bins)``."""
+        return steps(self.knots, values)
+
+    def slope(self, values: np.ndarray) -> np.ndarray:
+        """Return their derivatives, shape ``(n, n_bins)``."""
+        t = np.clip((values[:, None] - self.knots[:-1]) / np.diff(self.knots), 0, 1)
+        return 6 * t * (1 - t) / np.diff(self.knots)
+
+
+class Cycles:
+    """A time as its place in the day, the week and the year: a sine and a cosine of each that the data show."""
+
+    PERIODS = 86_400.0, 7 * 86_400.0, 365.2425 * 86_400.0
+
+    def __init__(self, frequencies: np.ndarray, phases: np.ndarray):
+        self.frequencies, self.phases = frequencies, phases
+
+    @classmethod
+    def fit(cls, times: np.ndarray, mean: float, scale: float) -> "Cycles":
+        """Learn from times in seconds; the encoding itself is one of standardised times."""
+        span = np.ptp(times)
+        # a cycle seen one and a half times can be told from a trend; one of a single phase (midnight, say) says nothing
+        seen = [p for p in cls.PERIODS if span >= 1.5 * p and len(np.unique(np.round(times % p / p, 6))) > 2]
+        turns = 2 * np.pi / np.array(seen, dtype=float)
+        return cls(turns * scale, np.remainder(turns * mean, 2 * np.pi))
+
+    def __call__(self, values: np.ndarray) -> np.ndarray:
+        """Return sines and cosines, shape ``(n, 2 * n_cycles)``."""
+        return waves(self.frequencies, self.phases, values)
+
+    def slope(self, values: np.ndarray) -> np.ndarray:
+        """Return their derivatives, shape ``(n, 2 * n_cycles)``."""
+        angles = values[:, None] * self.frequencies + self.phases
+        return np.concatenate([self.frequencies * np.cos(angles), -self.frequencies * np.sin(angles)], axis=1)
+
+
+def distribution(values: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the distinct values in order and the weighted distribution function at their middle, inside (0, 1)."""
+    # values that differ by rounding alone are one
+    points, place = np.unique(np.round(values, 9), return_inverse=True)
+    mass = np.bincount(place.reshape(-1), weights=weight)
+    points, mass = points[mass > 0], mass[mass > 0]
+    middle = (np.cumsum(mass) - mass / 2) / mass.sum()
+    return points, np.clip(middle, 1e-12, 1 - 1e-12)  # weights may be so uneven that rounding makes it 0 or 1
+
+
+#: Encodings by name: what is added to every numeric column that has more than two values.
+ENCODINGS: dict[str, Any] = {"plain": None, "quantile": NormalScore, "spline": Steps}

@@ -1,0 +1,75 @@
+"""Targets scaled to order one, and predictions back to the user's units."""
+
+from typing import Any
+
+import numpy as np
+
+from ..predictor import MOST_LOG, scaled_back, standardise, to_rates
+from .statistics import statistics
+
+#: Targets of robust losses are cut off at so many spreads, those of the deciles if they are larger.
+ROBUST_LIMIT = 1e4
+
+
+class TargetScaler:
+    """Scales targets to order one, and predictions back: shift and spread, or (for a log link) the mean alone."""
+
+    limit_: Any = ROBUST_LIMIT  # a file does not say
+
+    def __init__(self, kind: str):
+        self.kind = kind
+
+    def fit(self, target: np.ndarray, weight: np.ndarray, robust: bool = False) -> "TargetScaler":
+        """Learn the scale from training targets and their weights.
+
+        A ``robust`` scale is by quantiles: a few targets, however large, do not change it.
+        """
+        n_outputs = target.shape[1] if target.ndim == 2 else 1
+        self.shift_, self.scale_ = np.zeros(n_outputs), np.ones(n_outputs)
+        if self.kind == "none":
+            return self
+        if self.kind == "log":
+            mean = statistics(target, weight)[0]
+            self.scale_ = np.where(mean > 0, mean, 1.0)
+            return self
+        self.shift_, self.scale_, _ = statistics(target, weight)
+        if robust:
+            found = np.array([robust_statistics(column, weight) for column in target.T])
+            self.shift_, self.scale_ = found[:, 0], np.where(found[:, 1] > 0, found[:, 1], self.scale_)
+            self.limit_ = ROBUST_LIMIT * np.maximum(found[:, 2] / self.scale_, 1.0)
+        return self
+
+    def transform(self, target: np.ndarray, robust: bool = False) -> np.ndarray:
+        """Return scaled targets, cut off where a wild one would drown the sums over all rows.
+
+        That is at a million spreads, of a robust loss, to which it makes no difference, earlier.
+        """
+        if self.kind == "none":
+            return target
+        if self.kind == "log":
+            return target / self.scale_
+        scaled = standardise(target, self.shift_, self.scale_, False)
+        return np.clip(scaled, -self.limit_, self.limit_) if robust else scaled
+
+    def inverse(self, raw: np.ndarray) -> np.ndarray:
+        """Return predictions in the user's units from raw ones."""
+        return scaled_back(raw, self.kind, self.scale_, self.shift_)
+
+    def slope(self, raw: np.ndarray) -> np.ndarray:
+        """Return the derivative of :meth:`inverse`."""
+        moves = np.where(np.abs(raw) < MOST_LOG, to_rates(raw), 0.0) if self.kind == "log" else np.ones_like(raw)
+        return self.scale_ * moves
+
+
+def robust_statistics(values: np.ndarray, weight: np.ndarray) -> tuple[float, float, float]:
+    """Return the weighted median, the spread of a normal law with the same quartiles, and with the same deciles.
+
+    Where most values are equal, or next to it, quantiles farther out take the place of the quartiles; the spread is
+    zero if no such pair differs.
+    """
+    levels = [0.5, 0.25, 0.75, 0.1, 0.9, 0.02, 0.98]
+    median, *ends = np.quantile(values, levels, weights=weight, method="inverted_cdf").tolist()
+    widths = 1.349, 2.563, 4.107  # of a standard normal law
+    spreads = [high / width - low / width for low, high, width in zip(ends[::2], ends[1::2], widths, strict=True)]
+    least = max(16 * np.finfo(float).eps * abs(median), np.finfo(float).tiny, 1e-9 * spreads[1])
+    return median, next((spread for spread in spreads if spread >= least), 0.0), spreads[1]
