@@ -1,3 +1,5 @@
+import copy
+import pickle
 from functools import partial
 
 import jax
@@ -6,7 +8,7 @@ import numpy as np
 import pytest
 
 from oracles import central_difference
-from vpboost import Ensemble
+from vpboost import Ensemble, SquaredError, VPBoostRegressor, boost
 from vpboost.featurizers import MLP, RBF, ConvNet, with_bias
 
 SMALL = partial(MLP, width=5)
@@ -32,6 +34,20 @@ def test_stacked_evaluation_equals_a_loop_over_learners(x64):
     np.testing.assert_allclose(staged[-1], expected, atol=1e-12)
     for m in range(4):
         np.testing.assert_allclose(ensemble.truncate(m).predict(rows), staged[m], atol=1e-12)
+
+
+def test_pickles_keep_double_precision():
+    x = np.linspace(-1, 1, 60)[:, None]
+    fit = boost(x, np.sin(9 * x), loss=SquaredError(), featurizer=SMALL, n_learners=2, dtype="float64")
+    model = VPBoostRegressor(n_estimators=3, dtype="float64", featurizer="fourier").fit(x, x[:, 0])
+    assert not jax.config.jax_enable_x64
+    for copied in (lambda one: pickle.loads(pickle.dumps(one)), copy.deepcopy):
+        again = copied(fit)
+        assert {leaf.dtype for leaf in jax.tree.leaves(again.ensemble)} == {np.dtype("float64")}
+        np.testing.assert_array_equal(again.ensemble.predict(x), fit.ensemble.predict(x))
+        np.testing.assert_array_equal(copied(model).predict(1e6 * x), model.predict(1e6 * x))
+        later = copied(model.set_params(warm_start=True, n_estimators=4)).fit(x, x[:, 0])
+        assert later.n_iter_ == 4
 
 
 @pytest.mark.parametrize("factory", [partial(MLP, width=5), partial(RBF, n_features=4)])

@@ -9,7 +9,7 @@ import pytest
 
 from oracles import central_difference
 from vpboost import VPBoostRegressor, load_model
-from vpboost.predictor import Predictor, seconds
+from vpboost.predictor import Predictor, level_name, seconds
 from vpboost.tables.encoder import InputEncoder
 from vpboost.tables.encodings import Cycles
 from vpboost.tables.frames import is_frame, names_of, read_table
@@ -251,6 +251,24 @@ def test_rare_levels_of_large_frames_are_learnt(monkeypatch):
     encoder = InputEncoder().fit(table, np.ones(300))
     assert len(encoder.categories_[0].levels) == 11
     assert encoder.missing_.tolist() == [0]
+
+
+@pytest.mark.parametrize(
+    "levels",
+    [
+        [pd.Timedelta(days=12, seconds=j) for j in range(4)],
+        [pd.Timedelta(hours=3, milliseconds=10 * j) for j in range(4)],
+        [text.encode("latin-1") for text in "éèêü"],
+    ],
+)
+def test_categories_that_differ_stay_apart(levels):
+    column = pd.Series([levels[j % 4] for j in range(300)])
+    table = read_table(pd.DataFrame({"g": pd.Categorical(column)}))
+    assert len(set(table.texts[0])) == 4
+    if isinstance(levels[0], bytes):
+        assert level_name(b"caf\xc3\xa9") == "café"
+    else:
+        assert level_name(pd.Timedelta(hours=1)) == "3600 s"
 
 
 def test_dates_where_numbers_were_and_missing_ones():

@@ -81,6 +81,31 @@ def test_a_column_far_from_zero_is_learnt():
 # --- a row's prediction is its own ------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("offset", [2**50, 2**52, -(2**51)])
+def test_whole_numbers_far_from_zero_are_learnt(offset, tmp_path):
+    column = np.arange(300) % 8
+    table = np.stack([X[:, 0], (offset + column).astype(float)], axis=1)
+    model = VPBoostRegressor(**PLAIN).fit(table, X[:, 0] + 3 * column)
+    assert model.score(table, X[:, 0] + 3 * column) > 0.99
+    model.save_model(tmp_path / "model")
+    np.testing.assert_array_equal(load_model(tmp_path / "model").predict(table), model.predict(table))
+    equal = 0.1 + np.array([[0.0], [1.4e-17], [-1.4e-17]] * 3)  # but for rounding
+    assert len(np.unique(equal)) > 1
+    assert statistics(equal, np.ones(9))[2].all()
+
+
+def test_labels_of_another_type_are_no_classes():
+    k = np.r_[np.arange(1, 100), RNG.integers(1, 100, 201)]
+    options = {**PLAIN, "n_estimators": 1, "max_steps": 1}
+    for labels in (k.astype(str), k.astype(str).tolist(), k.astype(str).astype(object)):
+        with pytest.raises(ValueError, match=r"y_val must hold only classes seen in y .*, got '1'"):
+            VPBoostClassifier(**options).fit(X, k, X_val=X, y_val=labels)
+    text = VPBoostClassifier(**options, warm_start=True).fit(X, k.astype(str))
+    with pytest.raises(ValueError, match=r"y_val must hold only classes seen in y .*, got '1'"):
+        text.set_params(n_estimators=2).fit(X, k)
+    assert VPBoostClassifier(**options).fit(X, k, X_val=X, y_val=k.astype(float)).n_iter_ == 1
+
+
 @pytest.mark.parametrize("options", [{}, {"reg_lambda": 1e-10, "learning_rate": 1.0}, {"dtype": "float64"}])
 def test_a_row_is_predicted_alone_as_among_many(options):
     model = VPBoostRegressor(**{**PLAIN, **options}).fit(X, Y)

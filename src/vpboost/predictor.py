@@ -162,11 +162,12 @@ def level_name(value):
     if is_missing(value):
         return "<missing>"
     if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
+        return value.decode("utf-8", "backslashreplace")  # other bytes, other names
     if isinstance(value, np.datetime64):
         value = value.astype("datetime64[us]").item()
     if isinstance(value, np.timedelta64) or hasattr(value, "total_seconds"):
-        return f"{seconds(value):g} s"
+        short = f"{seconds(value):g}"
+        return f"{short if float(short) == seconds(value) else seconds(value)} s"
     if getattr(value, "tzinfo", None) is not None and hasattr(value, "year"):
         value = value.astimezone(datetime.UTC).replace(tzinfo=None)
     if hasattr(value, "isoformat"):

@@ -33,6 +33,21 @@ class Ensemble(eqx.Module):
     featurizers: Any
     weights: Float[Array, "m n k"]
 
+    def __getstate__(self) -> dict[str, Any]:
+        # as NumPy's arrays: JAX would read its own in single precision
+        return {
+            name: jax.tree.map(lambda leaf: np.asarray(leaf) if suits_numpy(leaf) else leaf, value)
+            for name, value in vars(self).items()
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        def put(leaf: Any) -> Any:
+            return jax.device_put(leaf) if isinstance(leaf, np.ndarray) else leaf
+
+        with jax.enable_x64(state["constant"].dtype == np.float64):
+            for name, value in state.items():
+                object.__setattr__(self, name, jax.tree.map(put, value))
+
     @classmethod
     def stack(cls, constant: Array, learners: Sequence[tuple[Any, Array]]) -> "Ensemble":
         """Build an ensemble from ``(featurizer, weights)`` pairs."""
@@ -134,9 +149,10 @@ class Ensemble(eqx.Module):
 # Stacking and cutting are left to NumPy where it can: JAX would compile a program for every shape.
 
 
-def suits_numpy(leaf: Array) -> bool:
-    """Say whether an array is one of plain numbers: not a random key, nor traced by JAX."""
-    return not isinstance(leaf, jax.core.Tracer) and not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+def suits_numpy(leaf: Any) -> bool:
+    """Say whether this is an array of plain numbers: not of random keys, nor traced by JAX."""
+    plain = eqx.is_array(leaf) or isinstance(leaf, np.ndarray)
+    return plain and not isinstance(leaf, jax.core.Tracer) and not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
 def _stack(*leaves: Array) -> Array:

@@ -129,7 +129,9 @@ class VPBoostClassifier(ClassifierMixin, BaseVPBoost):
         check_classification_targets(labels)
         if reset:
             self.classes_ = np.unique(labels)
-        unknown = ~np.isin(labels, self.classes_)
+        as_text = labels.dtype.kind in "US", self.classes_.dtype.kind in "US"
+        comparable = "O" in (labels.dtype.kind, self.classes_.dtype.kind) or as_text[0] == as_text[1]
+        unknown = ~np.isin(labels, self.classes_) if comparable else np.ones(len(labels), bool)  # 10 is not "10"
         if unknown.any():
             raise ValueError(
                 f"y_val must hold only classes seen in y (of the first fit), got {str(labels[unknown][0])!r}"

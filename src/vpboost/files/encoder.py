@@ -132,7 +132,7 @@ def scaler_from(reader: Reader, n_outputs: int) -> TargetScaler:
 def check_scales(part: Reader, mean: np.ndarray, spread: np.ndarray, scale: np.ndarray) -> None:
     """Raise an error for scales that no fit finds: not positive, or next to nothing beside the mean."""
     part.require(bool((scale >= TINY).all()), "has scales that are not positive, or tiny")
-    part.require(bool((1e-15 * np.abs(mean) <= spread).all()), "has means that do not fit its scales")
+    part.require(bool((1e-17 * np.abs(mean) <= spread).all()), "has means that do not fit its scales")
 
 
 def check_scores(part: Reader, encoding: NormalScore) -> None:

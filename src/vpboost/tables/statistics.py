@@ -24,6 +24,11 @@ def statistics(numbers: np.ndarray, weight: np.ndarray) -> tuple[Any, Any, Any]:
     centred = np.where(present, moved - shift, 0.0)
     farthest = np.maximum(np.abs(centred).max(axis=axes), np.finfo(float).tiny)
     spread = farthest * np.sqrt((weights * (centred / farthest) ** 2).sum(axis=axes) / total)
-    # what remains after rounding of equal numbers, and what is too small to divide by
-    constant = (spread <= 16 * np.finfo(float).eps * np.abs(first + shift)) | (spread * unit < np.finfo(float).tiny)
+    constant = spread <= 16 * np.finfo(float).eps * np.abs(
+        first + shift
+    )  # what remains after rounding of equal numbers
+    for j in np.flatnonzero(constant & (spread > 0)) if numbers.ndim == 2 else ():
+        column = numbers[present[:, j], j]
+        constant[j] = largest[j] > 2**53 or (column != np.floor(column)).any()  # whole numbers are exact
+    constant |= spread * unit < np.finfo(float).tiny  # too small to divide by
     return unit * (first + shift), np.where(constant, 1.0, spread * unit), constant
