@@ -46,25 +46,17 @@ def place_of(function: Callable) -> Callable:
     return build
 
 
-def is_plain_product(eqn: Any) -> bool:
-    """Say whether a ``dot_general`` multiplies two matrices."""
-    (summed, _), (batch, _) = eqn.params["dimension_numbers"]
-    return not batch and len(summed) == 1 and all(variable.aval.ndim == 2 for variable in eqn.invars)
-
-
-def product(eqn: Any, turned: bool = False) -> Callable:
-    """Multiply matrices, or stacks of them, along any axes; ``turned`` returns the transpose, of matrices only."""
+def product(eqn: Any) -> Callable:
+    """Multiply matrices, or stacks of them, along any axes."""
     (left_sum, right_sum), (left_batch, right_batch) = eqn.params["dimension_numbers"]
     left, right = eqn.invars[0].aval, eqn.invars[1].aval
     dtype = eqn.outvars[0].aval.dtype
     if dtype not in (left.dtype, right.dtype) or not {left.dtype, right.dtype} <= {np.dtype(bool), dtype}:
         raise UnknownOperationError(f"dot_general of {left.dtype} and {right.dtype}")
-    if is_plain_product(eqn):
+    if left.ndim == right.ndim == 2 and not left_batch and len(left_sum) == 1:  # matrices
         by_left, by_right = left_sum[0] == 0, right_sum[0] == 1
         multiply = np.multiply if left.shape[left_sum[0]] == 1 else np.matmul
-        if turned:
-            return lambda a, b, out=None: multiply(b if by_right else b.T, a if by_left else a.T, out)
-        return lambda a, b, out=None: multiply(a.T if by_left else a, b.T if by_right else b, out)
+        return lambda a, b: multiply(a.T if by_left else a, b.T if by_right else b)
     left_free = [axis for axis in range(left.ndim) if axis not in (*left_sum, *left_batch)]
     right_free = [axis for axis in range(right.ndim) if axis not in (*right_sum, *right_batch)]
     order_left, order_right = (*left_batch, *left_free, *left_sum), (*right_batch, *right_sum, *right_free)
@@ -72,11 +64,11 @@ def product(eqn: Any, turned: bool = False) -> Callable:
     length = int(np.prod([left.shape[axis] for axis in left_sum]))
     as_left = (*batch, int(np.prod([left.shape[axis] for axis in left_free])), length)
     as_right = (*batch, length, int(np.prod([right.shape[axis] for axis in right_free])))
-    as_result, shape = (*as_left[:-1], as_right[-1]), eqn.outvars[0].aval.shape
+    shape = eqn.outvars[0].aval.shape
 
-    def multiply_stacks(a: Any, b: Any, out: Any = None) -> Any:
+    def multiply_stacks(a: Any, b: Any) -> Any:
         a, b = a.transpose(order_left).reshape(as_left), b.transpose(order_right).reshape(as_right)
-        return np.matmul(a, b, None if out is None else out.reshape(as_result)).reshape(shape)
+        return np.matmul(a, b).reshape(shape)
 
     return multiply_stacks
 

@@ -4,26 +4,19 @@ Nothing is compiled: a program is ready as soon as JAX has traced it. That pays 
 costs a few microseconds, and compilation would cost seconds.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from .algebra import ALGEBRA, is_plain_product, product
-from .elementwise import ELEMENTWISE, PLAIN, UnknownOperationError
-from .shapes import SHAPES, VIEWS, as_plain, inserted, is_key
+from .algebra import ALGEBRA
+from .elementwise import ELEMENTWISE, UnknownOperationError
+from .shapes import SHAPES, as_plain, is_key
 
 PRIMITIVES = {**ELEMENTWISE, **SHAPES, **ALGEBRA}
 #: Primitives that only call another program, and where that is among their parameters.
 CALLS = {"jit": "jaxpr", "closed_call": "call_jaxpr", "custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr"}
 CALLS |= {"remat2": "jaxpr", "custom_vmap_call": "call"}
-#: Primitives that return their input if it has the right type already.
-IDENTITIES = {"stop_gradient", "copy", "convert_element_type"}
-#: Primitives that only arrange numbers in another shape if there are as many before and after.
-RESHAPES = {"squeeze", "expand_dims", "broadcast_in_dim", "reduce_sum", "reduce_max", "reduce_min", "reduce_prod"}
-#: Results of at least so many numbers are written to memory kept for them: to allocate it takes longer than to add.
-KEPT = 1024
 
 
 class Operation(NamedTuple):
@@ -55,12 +48,7 @@ class Program:
             raise UnknownOperationError("random keys of another kind")
         self.n_fixed = n_fixed
         self.outputs = self._read_in(closed, self.inputs)
-        self._join_reshapes()
         self._drop_unneeded()
-        self._turn_products()
-        self.uses = self._find_uses()
-        self.repeated = {o.outs[0] for o in self.operations if o.name == "broadcast_in_dim"}
-        self.kept: list[tuple[int, tuple, Any]] = []  # place, shape and type of memory kept for results
         known = {place for place, value in enumerate(self.values) if value is not None}
         for operation in self._following(known):
             self._call(operation)(self.values)
@@ -69,8 +57,7 @@ class Program:
                 self.values[place].flags.writeable = False  # all runs see it
         fixed = known | set(self.inputs[:n_fixed])
         self.first_calls = [self._call(operation) for operation in self._following(fixed)]
-        memory = self._memory()
-        self.calls = [self._call(operation, memory.get(operation.outs[0])) for operation in self.operations]
+        self.calls = [self._call(operation) for operation in self.operations]
 
     def __call__(self, *inputs: Any) -> list:
         """Run once."""
@@ -79,8 +66,6 @@ class Program:
     def prepare(self, fixed: Sequence = ()) -> list:
         """Return fresh values, the fixed inputs and what follows from them filled in."""
         values = self.values.copy()
-        for place, shape, dtype in self.kept:
-            values[place] = np.empty(shape, dtype)
         values[: self.n_fixed] = fixed
         for call in self.first_calls:
             call(values)
@@ -129,23 +114,6 @@ class Program:
             places |= dict(zip(eqn.outvars, outs, strict=True))
         return [find(variable) for variable in jaxpr.outvars]
 
-    def _join_reshapes(self) -> None:
-        """Let every reshape start from the first array of a row of them; drop those that change nothing."""
-        same: dict[int, int] = {}
-        first: dict[int, tuple[int, tuple]] = {}
-        for i, operation in enumerate(self.operations):
-            ins = [same.get(place, place) for place in operation.ins]
-            if operation.name in IDENTITIES or is_reshape(operation.eqn):
-                before, after = operation.eqn.invars[0].aval, operation.eqn.outvars[0].aval
-                place, shape = first.get(ins[0], (ins[0], before.shape))
-                if after.shape == shape and after.dtype == before.dtype:
-                    same[operation.outs[0]] = place
-                elif operation.name not in IDENTITIES:
-                    ins = [place]
-                    first[operation.outs[0]] = place, shape
-            self.operations[i] = operation._replace(ins=ins)
-        self.outputs = [same.get(place, place) for place in self.outputs]
-
     def _drop_unneeded(self) -> None:
         wanted, kept = set(self.outputs), []
         for operation in reversed(self.operations):
@@ -166,66 +134,11 @@ class Program:
         self.operations = left
         return taken
 
-    def _find_uses(self) -> dict[int, list[Operation]]:
-        uses = defaultdict(list)
-        for operation in self.operations:
-            for place in operation.ins:
-                uses[place].append(operation)
-        return uses
-
-    def _turn_products(self) -> None:
-        """Let (A B)ᵀ be computed as Bᵀ Aᵀ: arrays of one order are faster to work on than a mixture."""
-        uses = self._find_uses()
-        turned: dict[int, Operation | None] = {}
-        for operation in self.operations:
-            after = uses[operation.outs[0]]
-            alone = len(after) == 1 and operation.outs[0] not in self.outputs
-            if operation.name == "dot_general" and is_plain_product(operation.eqn) and alone and turns(after[0]):
-                turned[id(operation)] = operation._replace(name="turned product", outs=after[0].outs)
-                turned[id(after[0])] = None
-        replaced = (turned.get(id(operation), operation) for operation in self.operations)
-        self.operations = [operation for operation in replaced if operation is not None]
-
-    def _memory(self) -> dict[int, int]:
-        """Return where memory is kept for the large results that nobody sees; it is used again once a result is."""
-        owner: dict[int, int] = {}  # of a view: the result whose memory it shows
-        last: dict[int, int] = {}
-        visible = set()
-        for when, operation in enumerate(self.operations):
-            for place in operation.ins:
-                last[owner.get(place, place)] = when
-            if operation.name in VIEWS or is_reshape(operation.eqn):
-                owner |= dict.fromkeys(operation.outs, owner.get(operation.ins[0], operation.ins[0]))
-            elif operation.name in (*FLOW, "select_n", "device_put"):  # may return any of its inputs
-                visible |= {owner.get(place, place) for place in operation.ins}
-        visible |= {owner.get(place, place) for place in self.outputs}
-        memory: dict[int, int] = {}
-        free: dict[Any, list[int]] = defaultdict(list)
-        ending: dict[int, list[tuple[Any, int]]] = defaultdict(list)
-        for when, operation in enumerate(self.operations):
-            place, aval = operation.outs[0], operation.eqn.outvars[0].aval
-            kind = aval.shape[::-1] if operation.name == "turned product" else aval.shape, aval.dtype
-            if operation.name in WRITES and place not in visible and np.prod(kind[0]) >= KEPT:
-                if operation.name in ELEMENTWISE:  # may write over an input that nobody needs any more
-                    done = {memory.get(p) for p in operation.ins}
-                    free[kind] += [kept for k, kept in ending[when] if k == kind and kept in done]
-                    ending[when] = [(k, kept) for k, kept in ending[when] if k != kind or kept not in done]
-                if not free[kind]:
-                    free[kind].append(self._place())
-                    self.kept.append((free[kind][-1], *kind))
-                memory[place] = free[kind].pop()
-                ending[last.get(place, when)].append((kind, memory[place]))
-            for k, kept in ending.pop(when, ()):
-                free[k].append(kept)
-        return memory
-
     # --- building the calls -------------------------------------------------------------------------------------------
 
-    def _call(self, operation: Operation, memory: int | None = None) -> Callable:
+    def _call(self, operation: Operation) -> Callable:
         """Return a function of the list of values that carries out one operation."""
         function, ins, outs = self._function(operation), operation.ins, operation.outs
-        if memory is not None:
-            ins = [*ins, memory]
         if operation.eqn.primitive.multiple_results:
 
             def call(values: list) -> None:
@@ -263,47 +176,9 @@ class Program:
         name, eqn = operation.name, operation.eqn
         if name in FLOW:
             return FLOW[name](eqn)
-        if name == "turned product":
-            return product(eqn, turned=True)
         if name not in PRIMITIVES:
             raise UnknownOperationError(name)
-        if is_reshape(eqn):
-            shape = eqn.outvars[0].aval.shape
-            return lambda x: x.reshape(shape)
-        if name == "broadcast_in_dim" and self._is_broadcast_by_use(operation):
-            shape = inserted(eqn)
-            return lambda x: x.reshape(shape)
         return PRIMITIVES[name](eqn)
-
-    def _is_broadcast_by_use(self, operation: Operation) -> bool:
-        """Say whether NumPy repeats the input by itself wherever it is used."""
-        (place,) = operation.outs
-        if place in self.outputs or is_key(operation.eqn.invars[0].aval):
-            return False
-
-        def has_its_shape_without(use: Operation) -> bool:
-            if use.name not in ELEMENTWISE:
-                return False
-            shape = use.eqn.outvars[0].aval.shape
-            if use.name == "select_n" and not use.eqn.invars[0].aval.shape:
-                return False  # returns its input as it is
-            others = [v.aval.shape for p, v in zip(use.ins, use.eqn.invars, strict=True) if p not in self.repeated]
-            return shape in others
-
-        return all(has_its_shape_without(use) for use in self.uses[place])
-
-
-def turns(operation: Operation) -> bool:
-    """Say whether an operation transposes a matrix."""
-    return operation.name == "transpose" and operation.eqn.params["permutation"] == (1, 0)
-
-
-def is_reshape(eqn: Any) -> bool:
-    """Say whether an equation only arranges the same numbers in another shape."""
-    name, sizes = eqn.primitive.name, {variable.aval.size for variable in (*eqn.invars, *eqn.outvars)}
-    if name == "reshape":
-        return eqn.params["dimensions"] is None and not is_key(eqn.invars[0].aval)
-    return name in RESHAPES and len(eqn.invars) == 1 and len(sizes) == 1 and not is_key(eqn.invars[0].aval)
 
 
 # --- loops and branches ----------------------------------------------------------------------------------------------
@@ -369,7 +244,3 @@ def cond(eqn: Any) -> Callable:
 
 
 FLOW: dict[str, Callable] = {"scan": scan, "while": while_loop, "cond": cond}
-#: Primitives whose function can write to memory given to it.
-WRITES = {name for name, function in PLAIN.items() if isinstance(function, np.ufunc)}
-WRITES |= {"div", "dot_general", "turned product"}
-WRITES -= {"max", "min"}  # take it by name only

@@ -233,6 +233,3 @@ SHAPES: dict[str, Callable] = {
     },
     **{"gather": gather, "gathered places": gathered_places, "device_put": lambda eqn: lambda *arrays: list(arrays)},
 }
-#: Those whose result may be another look at their first input.
-VIEWS = {"reshape", "squeeze", "expand_dims", "broadcast_in_dim", "transpose", "slice", "dynamic_slice", "split", "rev"}
-VIEWS |= {"random_wrap", "random_unwrap", "copy", "stop_gradient", "bitcast_convert_type"}
