@@ -1,5 +1,6 @@
 """Classical bases with trainable parameters: nothing in the method asks for a neural network."""
 
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -145,35 +146,18 @@ def onnx_bspline(graph: Any, x: str, options: dict, theta: dict) -> str:
     return graph("Mul", difference, graph.constant(1 / 6))
 
 
-register(
-    Kind(
-        RBF,
-        "rbf",
-        takes={"width": "n_features"},
-        options=lambda m: {"n_features": m.centres.shape[-2]},
-        plain=predictor.rbf,
-        onnx=onnx_rbf,
-        largest={"log_widths": 100.0},  # beyond, features are NaN somewhere
-    )
-)
-register(
-    Kind(
-        Fourier,
-        "fourier",
-        takes={"width": "n_features"},
-        options=lambda m: {"n_features": m.frequencies.shape[-2]},
-        plain=predictor.fourier,
-        onnx=onnx_fourier,
-        periodic=True,
-    )
-)
-register(
-    Kind(
-        BSpline,
-        "bspline",
-        takes={"width": "n_knots"},
-        options=lambda m: {"n_directions": m.directions.shape[-2], "n_knots": m.n_knots},
-        plain=predictor.bspline,
-        onnx=onnx_bspline,
-    )
-)
+def count_of(name: str) -> Callable[[Any], dict[str, Any]]:
+    """Return the function that reads the number of features off an array of a module."""
+    return lambda m: {"n_features": getattr(m, name).shape[-2]}
+
+
+def bspline_options(m: Any) -> dict[str, Any]:
+    """Return the options of a basis of splines."""
+    return {"n_directions": m.directions.shape[-2], "n_knots": m.n_knots}
+
+
+WIDTH = {"width": "n_features"}
+largest = {"log_widths": 100.0}  # beyond, features are NaN somewhere
+register(Kind(RBF, "rbf", WIDTH, count_of("centres"), predictor.rbf, onnx_rbf, largest=largest))
+register(Kind(Fourier, "fourier", WIDTH, count_of("frequencies"), predictor.fourier, onnx_fourier, periodic=True))
+register(Kind(BSpline, "bspline", {"width": "n_knots"}, bspline_options, predictor.bspline, onnx_bspline))

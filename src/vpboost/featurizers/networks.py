@@ -274,46 +274,29 @@ def check_images(options: dict[str, Any], shape: tuple[int, ...]) -> None:
         raise ValueError(f"the model has {n_blocks} convolutions of images too wide: {shape[-1]} pixels")
 
 
+def mlp_options(m: Any) -> dict[str, Any]:
+    """Return the options of a fully connected network."""
+    sizes = [layer.out_features for layer in m.layers]
+    return {"width": sizes[0], "depth": len(sizes) - 1, "n_features": sizes[-1]}
+
+
+def resnet_options(m: Any) -> dict[str, Any]:
+    """Return the options of a residual network."""
+    return {"width": m.opening.out_features, "depth": len(m.blocks)}
+
+
+def convnet_options(m: Any) -> dict[str, Any]:
+    """Return the options of a convolutional network."""
+    kernels, channels = [c.kernel_size[0] for c in m.convolutions], [c.out_channels for c in m.convolutions]
+    return {"kernels": kernels, "pools": list(m.pools), "channels": channels, "strides": list(m.strides)}
+
+
 SIZES = {"width": "width", "depth": "depth", "activation": "activation"}
+register(Kind(MLP, "mlp", SIZES, mlp_options, predictor.mlp, onnx_mlp, quick_in_numpy=True))
+register(Kind(ResNet, "resnet", SIZES, resnet_options, predictor.resnet, onnx_resnet, quick_in_numpy=True))
 register(
     Kind(
-        MLP,
-        "mlp",
-        takes=SIZES,
-        options=lambda m: {
-            "width": m.layers[0].out_features,
-            "depth": len(m.layers) - 1,
-            "n_features": m.layers[-1].out_features,
-        },
-        plain=predictor.mlp,
-        onnx=onnx_mlp,
-        quick_in_numpy=True,
-    )
-)
-register(
-    Kind(
-        ResNet,
-        "resnet",
-        takes=SIZES,
-        options=lambda m: {"width": m.opening.out_features, "depth": len(m.blocks)},
-        plain=predictor.resnet,
-        onnx=onnx_resnet,
-        quick_in_numpy=True,
-    )
-)
-register(
-    Kind(
-        ConvNet,
-        "convnet",
-        takes={"activation": "activation"},
-        options=lambda m: {
-            "kernels": [c.kernel_size[0] for c in m.convolutions],
-            "pools": list(m.pools),
-            "channels": [c.out_channels for c in m.convolutions],
-            "strides": list(m.strides),
-        },
-        plain=predictor.convnet,
-        onnx=onnx_convnet,
+        *(ConvNet, "convnet", {"activation": "activation"}, convnet_options, predictor.convnet, onnx_convnet),
         of_images=True,
         check=check_images,
     )
