@@ -48,7 +48,9 @@ def test_reduced_derivatives_and_weights_match_the_explicit_featurizer_matrix(st
         value = quadratic_model(jnp.asarray(w.reshape(n, k)), features, derivatives)
         np.testing.assert_allclose(value, g_bar @ w + 0.5 * w @ h_bar @ w, rtol=1e-10, atol=1e-12)
         np.testing.assert_allclose(
-            np.asarray(curve(jnp.asarray(w.reshape(n, k)), features, derivatives)).ravel(), h_bar @ w, atol=1e-11
+            np.asarray(hessian_product(jnp.asarray(w.reshape(n, k)), features, derivatives)).ravel(),
+            h_bar @ w,
+            atol=1e-11,
         )
 
 
@@ -160,7 +162,9 @@ def test_long_blocks_are_summed_in_parts(n_rows, structure, x64):
     system = reduce(features, derivatives)
     weights = jnp.asarray(np.random.default_rng(1).normal(size=(4, 3)))
     np.testing.assert_allclose(system.gradient, gradient.reshape(4, 3), rtol=1e-10, atol=1e-14)
-    np.testing.assert_allclose(system.curve(weights), (hessian @ weights.reshape(-1)).reshape(4, 3), rtol=1e-10)
+    np.testing.assert_allclose(
+        system.hessian_product(weights), (hessian @ weights.reshape(-1)).reshape(4, 3), rtol=1e-10
+    )
 
 
 def test_sums_in_parts_lose_fewer_digits():

@@ -96,7 +96,7 @@ def test_gd_takes_the_steps_of_algorithm_1(x64):
         reduced = reduce(featurize(theta, x), derivatives)
         np.testing.assert_allclose(trace[k], regularised(theta, x, derivatives, reg, 0.0, w), rtol=1e-12)
         slopes = eqx.filter_grad(lambda m, w=w: quadratic_model(w, featurize(m, x), derivatives))(theta)
-        w = w - eta * (reduced.gradient + reduced.curve(w) + reg * w)
+        w = w - eta * (reduced.gradient + reduced.hessian_product(w) + reg * w)
         theta = eqx.apply_updates(theta, jax.tree.map(lambda s: -eta * s, slopes))
     np.testing.assert_allclose(weights, w, atol=1e-12)
     for one, other in zip(

@@ -13,6 +13,7 @@ serve all learners and rows at once.
 import datetime
 import hashlib
 import json
+from functools import partial
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -54,10 +55,7 @@ class Predictor:
 
     def predict_proba(self, X):
         """Return the probabilities of the classes."""
-        raw = self.raw(X)
-        logits = np.concatenate([np.zeros_like(raw), raw], axis=1) if raw.shape[1] == 1 else raw
-        odds = np.exp(logits - logits.max(axis=1, keepdims=True))
-        return odds / odds.sum(axis=1, keepdims=True)
+        return probabilities(self.raw(X))
 
     def raw(self, X, rows_at_once=1024):
         """Return what the ensemble predicts, before targets are scaled back or logits turned into probabilities."""
@@ -75,23 +73,13 @@ class Predictor:
             raise ValueError(f"X must have rows of shape {encoder['shape']}, got {list(numbers.shape[1:])}")
         if np.isinf(numbers).any():
             raise ValueError("X has infinite values; use NaN for missing ones")
-        known = np.isfinite(numbers)
         scaled = standardise(numbers, *(arrays[f"encoder.{name}"] for name in ("mean", "scale", "constant")))
-        if numbers.ndim > 2:
-            return scaled
-        parts = [scaled, ~known[:, encoder["missing"]]]
-        for names, category in zip(texts, encoder["categories"], strict=True):
-            parts.append(np.array(names, object)[:, None] == np.array(category["levels"], object))
-        for i, extra in enumerate(encoder["extras"]):
-            own, values = self.extras[i], scaled[:, extra["column"]]
-            if extra["encoding"] == "quantile":
-                columns = spline(own["knots"], own["coefficients"], values)[:, None]
-            elif extra["encoding"] == "spline":
-                columns = steps(own["knots"], values)
-            else:
-                columns = waves(own["frequencies"], own["phases"], values)
-            parts.append(np.where(known[:, [extra["column"]]], (columns - own["mean"]) / own["scale"], 0))
-        return np.concatenate([np.asarray(part, float) for part in parts], axis=1)
+        levels = [category["levels"] for category in encoder["categories"]]
+        extras = [
+            (extra["column"], partial(ENCODINGS[extra["encoding"]], own), own["mean"], own["scale"])
+            for extra, own in zip(encoder["extras"], self.extras, strict=True)
+        ]
+        return encoded(numbers, scaled, encoder["missing"], zip(texts, levels, strict=True), extras)
 
     def columns(self, X):
         """Return the numeric inputs as one array, and the names of each categorical column's values."""
@@ -205,6 +193,33 @@ def standardise(numbers, mean, scale, constant):
     return np.where(constant | np.isnan(numbers), 0.0, np.clip(scaled, -FARTHEST, FARTHEST))
 
 
+def encoded(numbers, scaled, missing, categories, extras):
+    """Return inputs as the learners see them.
+
+    ``categories`` are pairs of a column's values and the levels known, ``extras`` what an encoding, a function of a
+    scaled column, adds to it: column, function, mean and spread.
+    """
+    if numbers.ndim > 2:
+        return scaled
+    known = np.isfinite(numbers)
+    parts = [scaled, ~known[:, missing]]
+    parts += [np.array(names, object)[:, None] == np.array(levels, object) for names, levels in categories]
+    for column, encoding, mean, scale in extras:
+        parts.append(np.where(known[:, [column]], (encoding(scaled[:, column]) - mean) / scale, 0))
+    return np.concatenate([np.asarray(part, float) for part in parts], axis=1)
+
+
+def logits(raw):
+    """Return a logit for each class: of two, only the second's is predicted."""
+    return np.concatenate([np.zeros_like(raw), raw], axis=1) if raw.shape[1] == 1 else raw
+
+
+def probabilities(raw):
+    """Return the probabilities of classes."""
+    odds = np.exp(logits(raw) - logits(raw).max(axis=1, keepdims=True))
+    return odds / odds.sum(axis=1, keepdims=True)
+
+
 def scaled_back(raw, kind, scale, shift):
     """Return predictions in the user's units, within what double precision holds."""
     with np.errstate(over="ignore"):
@@ -236,6 +251,14 @@ def steps(knots, values):
     """Return smooth steps that rise from 0 to 1 between neighbouring knots, one column each."""
     t = np.clip((values[:, None] - knots[:-1]) / np.diff(knots), 0, 1)
     return t**2 * (3 - 2 * t)
+
+
+#: What may be added to a column, from arrays by name and the column.
+ENCODINGS = {
+    "quantile": lambda own, values: spline(own["knots"], own["coefficients"], values)[:, None],
+    "spline": lambda own, values: steps(own["knots"], values),
+    "cycles": lambda own, values: waves(own["frequencies"], own["phases"], values),
+}
 
 
 def ensemble(constant, weights, description, theta, x):

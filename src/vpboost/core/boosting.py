@@ -231,8 +231,8 @@ def assess(
         solution = solve_at_end(weights, summary, derivatives, reg, training)
         theory = diagnose(solution.weights, summary, derivatives)
         step = trust_region.rate * solution.weights
-        bend = -2 * (theory.model_reduction + theory.slope)
-        predicted = -trust_region.rate * theory.slope - 0.5 * trust_region.rate**2 * bend
+        along = -2 * (theory.model_reduction + theory.slope)  # w·H̄w
+        predicted = -trust_region.rate * theory.slope - 0.5 * trust_region.rate**2 * along
         actual = actual_reduction(loss, prediction, featurizer, step, data)
         error = jnp.where(solution.finite, solution.error, jnp.inf)
         return Trial(step, reduction_ratio(actual, predicted), error, theory)

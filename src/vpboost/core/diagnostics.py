@@ -44,8 +44,8 @@ class Diagnostics(eqx.Module):
 
 def diagnose(weights: Weights, summary: Summary, derivatives: Derivatives) -> Diagnostics:
     """Compute all diagnostics of the learner with this summary and these linear weights."""
-    slope, bend = jnp.sum(summary.gradient * weights), summary.bend(weights, derivatives)
-    norm, gradient_bend = gradient_norm(derivatives), gradient_curvature(derivatives)
+    slope, along = jnp.sum(summary.gradient * weights), summary.curvature_along(weights, derivatives)
+    norm, along_gradient = gradient_norm(derivatives), gradient_curvature(derivatives)
     size = operator_norm(summary.covariance)
     radius = size * jnp.linalg.norm(weights)
     return Diagnostics(
@@ -55,9 +55,9 @@ def diagnose(weights: Weights, summary: Summary, derivatives: Derivatives) -> Di
         step_norm=jnp.sqrt(jnp.maximum(jnp.sum(weights * (summary.covariance @ weights)), 0)),
         slope=slope,
         alignment=jnp.linalg.norm(summary.gradient) / (size * norm),
-        curvature_capture=bend / gradient_bend,
-        model_reduction=-slope - 0.5 * bend,
-        cauchy_reduction=cauchy_reduction(norm, gradient_bend, radius),
+        curvature_capture=along / along_gradient,
+        model_reduction=-slope - 0.5 * along,
+        cauchy_reduction=cauchy_reduction(norm, along_gradient, radius),
     )
 
 
@@ -83,8 +83,8 @@ def operator_norm(covariance: Float[Array, "n n"]) -> Scalar:
     return jnp.sqrt(jnp.maximum(jnp.linalg.eigvalsh(covariance)[-1], 0))
 
 
-def cauchy_reduction(norm: Scalar, gradient_bend: Scalar, radius: Scalar) -> Scalar:
+def cauchy_reduction(norm: Scalar, along_gradient: Scalar, radius: Scalar) -> Scalar:
     """Return r_C = γ‖∇L‖² − ½γ²⟨∇L, ∇²L ∇L⟩ (``eq:reduction_cauchy``) with the step γ of ``def:cauchy_point``."""
     to_boundary = radius / norm
-    step = jnp.where(gradient_bend > 0, jnp.minimum(to_boundary, norm**2 / gradient_bend), to_boundary)
-    return step * norm**2 - 0.5 * step**2 * gradient_bend
+    step = jnp.where(along_gradient > 0, jnp.minimum(to_boundary, norm**2 / along_gradient), to_boundary)
+    return step * norm**2 - 0.5 * step**2 * along_gradient

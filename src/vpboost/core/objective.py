@@ -23,7 +23,7 @@ from .reduced import (
     Solution,
     Weights,
     block_slopes,
-    curve,
+    hessian_product,
     optimal_weights,
     optimal_weights_cg,
     reduce_block,
@@ -53,11 +53,11 @@ class Summary(eqx.Module):
             return optimal_weights(self.system, reg)
         return optimal_weights_cg(self.system, derivatives, reg, start, *CG_AT_END)
 
-    def bend(self, weights: Weights, derivatives: Derivatives) -> Scalar:
+    def curvature_along(self, weights: Weights, derivatives: Derivatives) -> Scalar:
         """Return w·H̄w."""
         if isinstance(self.system, Reduced):
-            return jnp.sum(weights * self.system.curve(weights))
-        return jnp.sum(weights * curve(weights, self.system, derivatives))
+            return jnp.sum(weights * self.system.hessian_product(weights))
+        return jnp.sum(weights * hessian_product(weights, self.system, derivatives))
 
 
 def summarise(featurizer: Any, x: Array, derivatives: Derivatives, solver: str) -> Summary:

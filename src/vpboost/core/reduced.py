@@ -67,7 +67,7 @@ class Reduced(eqx.Module):
             return grouped[:, :, 0].T
         return grouped.reshape(n, k)
 
-    def curve(self, weights: Weights) -> Weights:
+    def hessian_product(self, weights: Weights) -> Weights:
         """Return H̄ w."""
         return self.ungroup(self.hessian @ self.group(weights))
 
@@ -159,19 +159,19 @@ def optimal_weights_cg(
     start: Weights,
     tolerance: float,
     max_steps: int,
-    pull: Weights | float = 0.0,
+    extra_gradient: Weights | float = 0.0,
 ) -> Solution:
     """Return w* by preconditioned conjugate gradients from ``start``, using products with H̄ only.
 
-    ``pull`` is added to ḡ.
+    ``extra_gradient`` is added to ḡ.
 
     The preconditioner treats H_i as c_k s_i on output k, with s_i the mean diagonal of H_i and c_k the mean curvature
     of output k relative to the others: one eigendecomposition of an n × n Gram matrix serves all outputs.
     """
-    gradient = block_sum(reduced_gradient, features, derivatives) + pull
+    gradient = block_sum(reduced_gradient, features, derivatives) + extra_gradient
 
     def matvec(weights: Weights) -> Weights:
-        return curve(weights, features, derivatives) + reg * weights
+        return hessian_product(weights, features, derivatives) + reg * weights
 
     def curvature_sums(z: Array, d: Derivatives) -> tuple[Array, Array]:
         diagonal = d.weight[:, None] * d.curvature.diagonal()
@@ -194,7 +194,7 @@ def optimal_weights_cg(
     return _solution(weights, jnp.linalg.norm(matvec(weights) + gradient) / norm)
 
 
-def curve(weights: Weights, features: FeatureBlocks, derivatives: Derivatives) -> Weights:
+def hessian_product(weights: Weights, features: FeatureBlocks, derivatives: Derivatives) -> Weights:
     """Return H̄ w without forming H̄."""
 
     def one_block(z: Array, d: Derivatives) -> Array:
@@ -208,9 +208,9 @@ def block_slopes(
 ) -> tuple[Float[Array, ""], Weights, Float[Array, "n rows"]]:
     """Return the part of Q(w, θ) − Q(0, θ) (``eq:quadratic_function``) due to these rows, and its slopes by w and z."""
     step, weight = features.T @ weights, derivatives.weight[:, None]
-    pull = weight * (derivatives.gradient + derivatives.curvature.apply(step))
-    value = 0.5 * jnp.sum(step * (weight * derivatives.gradient + pull))
-    return value, features @ pull, weights @ pull.T
+    slope = weight * (derivatives.gradient + derivatives.curvature.apply(step))
+    value = 0.5 * jnp.sum(step * (weight * derivatives.gradient + slope))
+    return value, features @ slope, weights @ slope.T
 
 
 def uses_cg(curvature: Curvature, n_unknowns: int, solver: str) -> bool:

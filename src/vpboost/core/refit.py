@@ -70,19 +70,20 @@ class Linear(eqx.Module):
             f = self.constant + f
             return Derivatives(w, self.loss.gradient(f, t), self.loss.curvature(f, t))
 
-        derivatives, pull = block_map(differentiate, outputs, self.target, self.weight), self.reg * weights
+        derivatives = block_map(differentiate, outputs, self.target, self.weight)
+        of_penalty = self.reg * weights
         if uses_cg(derivatives.curvature, weights.size, "auto"):
             features = block_map(lambda x: columns(self.featurizer, x), self.x)
-            return optimal_weights_cg(features, derivatives, self.reg, jnp.zeros_like(weights), *cg, pull).weights
+            return optimal_weights_cg(features, derivatives, self.reg, jnp.zeros_like(weights), *cg, of_penalty).weights
         reduced = block_sum(lambda x, d: reduce_block(columns(self.featurizer, x), d), self.x, derivatives)
-        return optimal_weights(Reduced(reduced.gradient + pull, reduced.hessian), self.reg).weights
+        return optimal_weights(Reduced(reduced.gradient + of_penalty, reduced.hessian), self.reg).weights
 
     def descend(self, weights: Weights, cg: tuple[float, int]) -> tuple[Weights, Scalar]:
         """Take a Newton step of the best of the lengths tried, and say by how much the objective fell."""
         outputs = self.outputs(weights)
         step = self.newton(weights, outputs, cg)
         change = self.outputs(step)
-        slope, bend = jnp.sum(weights * step), jnp.sum(step**2)
+        slope, square = jnp.sum(weights * step), jnp.sum(step**2)
 
         def gain(length: Array) -> Scalar:
             """Return by how much the objective falls, as a sum of differences, which loses no digits."""
@@ -92,7 +93,7 @@ class Linear(eqx.Module):
                 return jnp.sum(w * (self.loss.value(f, t) - self.loss.value(f + length * d, t)))
 
             fit = block_sum(one_block, outputs, change, self.target, self.weight)
-            return fit - self.reg * (length * slope + 0.5 * length**2 * bend)
+            return fit - self.reg * (length * slope + 0.5 * length**2 * square)
 
         lengths = jnp.asarray(LENGTHS, weights.dtype)
         gains = jax.lax.map(gain, lengths)

@@ -199,7 +199,7 @@ def train(
         featurizer = eqx.combine(arrays, structure)
         summary = summarise(featurizer, x, derivatives, training.solver)
         weights = solve_at_end(weights, summary, derivatives, reg, training).weights
-        model = jnp.sum(weights * summary.gradient) + 0.5 * summary.bend(weights, derivatives)
+        model = jnp.sum(weights * summary.gradient) + 0.5 * summary.curvature_along(weights, derivatives)
         return model + penalty(eqx.filter(featurizer, eqx.is_inexact_array), weights, reg, training.reg_theta)
 
     keys = jax.random.split(key, training.candidates)

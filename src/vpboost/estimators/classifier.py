@@ -11,6 +11,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
 from .. import losses
+from ..predictor import logits, probabilities
 from .base import BaseVPBoost
 from .checks import of_order_one, unmasked
 from .parameters import PARAMETERS
@@ -86,7 +87,7 @@ class VPBoostClassifier(ClassifierMixin, BaseVPBoost):
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Return the logarithms of class probabilities, accurate for small ones, shape (n_samples, n_classes)."""
-        return log_softmax(self._logits(self._raw(X)), axis=1)
+        return log_softmax(logits(np.asarray(self._raw(X), dtype=np.float64)), axis=1)
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Return logits: (n_samples,) for two classes, else (n_samples, n_classes)."""
@@ -106,15 +107,8 @@ class VPBoostClassifier(ClassifierMixin, BaseVPBoost):
         _, slopes = self._raw_gradient(X)
         return slopes[:, 0] if slopes.shape[1] == 1 else slopes
 
-    def _logits(self, raw: np.ndarray) -> np.ndarray:
-        """Return a logit for each class."""
-        raw = np.asarray(raw, dtype=np.float64)
-        return np.concatenate([np.zeros_like(raw), raw], axis=1) if raw.shape[1] == 1 else raw
-
     def _from_raw(self, raw: np.ndarray) -> np.ndarray:
-        logits = self._logits(raw)
-        odds = np.exp(logits - logits.max(axis=1, keepdims=True))
-        return odds / odds.sum(axis=1, keepdims=True)
+        return probabilities(np.asarray(raw, dtype=np.float64))
 
     def _check_target(self, y: Any, reset: bool) -> np.ndarray:
         if y is None:

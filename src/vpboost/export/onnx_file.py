@@ -11,8 +11,7 @@ from .._version import __version__
 from ..files.atomic import file_name, write_file
 from ..files.describe import describe_featurizer, named_arrays
 from ..predictor import FARTHEST, MOST_LOG
-from ..tables.encoder import Extra, InputEncoder
-from ..tables.encodings import Cycles, NormalScore
+from ..tables.encoder import InputEncoder
 from .names import input_names, label_tensor, require_valid
 from .plain import check_known
 
@@ -142,37 +141,11 @@ def encode(graph: Any, encoder: InputEncoder, names: list[str]) -> str:
     for extra in encoder.extras_:
         place = graph.constant([extra.column], "int64")
         known = graph("Not", graph("Gather", unknown, place, axis=1))
-        columns = encoded_column(graph, extra, graph("Gather", scaled, place, axis=1))
+        columns = extra.encoding.onnx(graph, graph("Gather", scaled, place, axis=1))
+        mean, scale = graph.constant(extra.mean, "float64"), graph.constant(extra.scale, "float64")
+        columns = graph("Div", graph("Sub", columns, mean), scale)
         parts.append(graph.cast(graph("Where", known, columns, graph.constant(0.0, "float64")), graph.dtype))
     return parts[0] if len(parts) == 1 else graph("Concat", *parts, axis=1)
-
-
-def encoded_column(graph: Any, extra: Extra, value: str) -> str:
-    """Return what an encoding adds for one scaled column, ``(rows, 1)``, standardised; in double precision."""
-
-    def number(value: Any) -> str:
-        return graph.constant(value, "float64")
-
-    knots = getattr(extra.encoding, "knots", np.zeros(0))
-    if isinstance(extra.encoding, NormalScore):
-        inside = graph("Clip", value, number(knots[0]), number(knots[-1]))
-        beyond = graph.cast(graph("GreaterOrEqual", inside, number(knots[1:-1])), "int64")  # (rows, inner knots)
-        piece = graph("ReduceSum", beyond, graph.constant([1], "int64"), keepdims=0)
-        t = graph("Sub", inside, graph.reshape(graph("Gather", number(knots), piece), [-1, 1]))
-        columns = number(np.zeros((1, 1)))
-        for powers in extra.encoding.coefficients:  # Horner's rule
-            coefficient = graph.reshape(graph("Gather", number(powers), piece), [-1, 1])
-            columns = graph("Add", graph("Mul", columns, t), coefficient)
-    elif isinstance(extra.encoding, Cycles):
-        phases = np.concatenate([extra.encoding.phases, extra.encoding.phases + np.pi / 2])  # cosines are sines
-        turned = graph("Mul", value, number(np.tile(extra.encoding.frequencies, 2)))
-        columns = graph("Sin", graph("Add", turned, number(phases)))
-    else:
-        crossed = graph("Div", graph("Sub", value, number(knots[:-1])), number(np.diff(knots)))
-        t = graph("Clip", crossed, number(0.0), number(1.0))
-        rise = graph("Sub", number(3.0), graph("Mul", number(2.0), t))
-        columns = graph("Mul", graph("Mul", t, t), rise)
-    return graph("Div", graph("Sub", columns, number(extra.mean)), number(extra.scale))
 
 
 def raw_output(graph: Any, model: Any, x: str, description: dict) -> str:

@@ -10,8 +10,8 @@ from ..tables.targets import TargetScaler
 from .container import brief
 from .reader import Reader
 
-#: Names of what may be added to a column.
-EXTRAS = {NormalScore: "quantile", Steps: "spline", Cycles: "cycles"}
+#: What may be added to a column.
+EXTRAS = {kind.name: kind for kind in (NormalScore, Steps, Cycles)}
 #: No scale is smaller: numbers cannot be divided by it. No knot is larger: differences must be numbers.
 TINY, HUGE = float(np.finfo(float).tiny), 1e300
 
@@ -24,7 +24,7 @@ def encoder_parts(encoder: InputEncoder) -> tuple[dict[str, Any], dict[str, np.n
         "numeric": [int(j) for j in encoder.numeric_],
         "missing": [int(j) for j in encoder.missing_],
         "categories": [{"column": int(c.column), "levels": list(c.levels)} for c in encoder.categories_],
-        "extras": [{"column": int(e.column), "encoding": EXTRAS[type(e.encoding)]} for e in encoder.extras_],
+        "extras": [{"column": int(e.column), "encoding": e.encoding.name} for e in encoder.extras_],
     }
     if encoder.times_:
         content["times"] = [[int(j), kind] for j, kind in encoder.times_.items()]
@@ -97,7 +97,7 @@ def extra_from(reader: Reader, part: Reader, i: int, entry: Any, n_numeric: int)
 
 def encoding_from(reader: Reader, part: Reader, kind: Any, prefix: str) -> Any:
     """Return an encoding of this kind."""
-    part.require(kind in EXTRAS.values(), f"has an encoding {brief(kind)}")
+    part.require(isinstance(kind, str) and kind in EXTRAS, f"has an encoding {brief(kind)}")
     if kind == "cycles":
         frequencies = reader.doubles(f"{prefix}.frequencies", (None,))
         part.require(0 < len(frequencies) <= len(Cycles.PERIODS), "has other cycles than day, week and year")

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..numerics.rows import MANY_ROWS
-from ..predictor import FARTHEST, standardise
+from ..predictor import FARTHEST, encoded, standardise
 from .encodings import ENCODINGS, Cycles
 from .frames import Table
 from .rows import n_columns, n_rows, parts_of, random_rows
@@ -124,16 +124,8 @@ class InputEncoder:
     def transform(self, X: Any) -> np.ndarray:
         """Return encoded inputs, float64, of order one."""
         numbers, texts = parts_of(X)
-        scaled = self._scaled(numbers)
-        if numbers.ndim > 2:
-            return scaled
-        parts = [scaled, ~np.isfinite(numbers[:, self.missing_])]
-        for column, levels in self.categories_:
-            parts.append(texts[column][:, None] == np.array(levels, dtype=object)[None])
-        for extra in self.extras_:
-            columns = (extra.encoding(scaled[:, extra.column]) - extra.mean) / extra.scale
-            parts.append(np.where(np.isfinite(numbers[:, extra.column])[:, None], columns, 0.0))
-        return np.concatenate([np.asarray(part, dtype=np.float64) for part in parts], axis=1)
+        categories = [(texts[column], levels) for column, levels in self.categories_]
+        return encoded(numbers, self._scaled(numbers), self.missing_, categories, self.extras_)
 
     def gradient(self, encoded: np.ndarray, X: Any, n_inputs: int) -> np.ndarray:
         """Turn derivatives by encoded columns at ``X``, ``(rows, K, D)``, into derivatives by the user's columns.

@@ -4,6 +4,7 @@ Each is fitted on one standardised column and turns it into one or more columns 
 gradients need (but for the ends of the training range, where a normal score stops rising).
 """
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ class NormalScore:
     Tames heavy tails and spreads out crowded values. Between the knots the map is a monotone cubic spline; beyond the
     training range it is constant.
     """
+
+    name = "quantile"
 
     def __init__(self, knots: np.ndarray, coefficients: np.ndarray):
         self.knots, self.coefficients = knots, coefficients
@@ -45,12 +48,27 @@ class NormalScore:
         derivative = np.stack([np.zeros_like(a), 3 * a, 2 * b, c])
         return np.where(inside, spline(self.knots, derivative, values), 0.0)[:, None]
 
+    def onnx(self, graph: Any, value: str) -> str:
+        """Return the encoded column in an ONNX graph, from the scaled column, ``(rows, 1)``."""
+        number, knots = partial(graph.constant, dtype="float64"), self.knots
+        inside = graph("Clip", value, number(knots[0]), number(knots[-1]))
+        beyond = graph.cast(graph("GreaterOrEqual", inside, number(knots[1:-1])), "int64")  # (rows, inner knots)
+        piece = graph("ReduceSum", beyond, graph.constant([1], "int64"), keepdims=0)
+        t = graph("Sub", inside, graph.reshape(graph("Gather", number(knots), piece), [-1, 1]))
+        columns = number(np.zeros((1, 1)))
+        for powers in self.coefficients:  # Horner's rule
+            coefficient = graph.reshape(graph("Gather", number(powers), piece), [-1, 1])
+            columns = graph("Add", graph("Mul", columns, t), coefficient)
+        return columns
+
 
 class Steps:
     """The column as smooth steps: one rises from 0 to 1 across each bin between quantiles of the training values.
 
     A network that weighs them can bend at every quantile, which is what rough functions of single columns ask for.
     """
+
+    name = "spline"
 
     def __init__(self, knots: np.ndarray):
         self.knots = knots
@@ -72,10 +90,19 @@ class Steps:
         t = np.clip((values[:, None] - self.knots[:-1]) / np.diff(self.knots), 0, 1)
         return 6 * t * (1 - t) / np.diff(self.knots)
 
+    def onnx(self, graph: Any, value: str) -> str:
+        """Return the steps in an ONNX graph, from the scaled column, ``(rows, 1)``."""
+        number = partial(graph.constant, dtype="float64")
+        crossed = graph("Div", graph("Sub", value, number(self.knots[:-1])), number(np.diff(self.knots)))
+        t = graph("Clip", crossed, number(0.0), number(1.0))
+        rise = graph("Sub", number(3.0), graph("Mul", number(2.0), t))
+        return graph("Mul", graph("Mul", t, t), rise)
+
 
 class Cycles:
     """A time as its place in the day, the week and the year: a sine and a cosine of each that the data show."""
 
+    name = "cycles"
     PERIODS = 86_400.0, 7 * 86_400.0, 365.2425 * 86_400.0
 
     def __init__(self, frequencies: np.ndarray, phases: np.ndarray):
@@ -98,6 +125,12 @@ class Cycles:
         """Return their derivatives, shape ``(n, 2 * n_cycles)``."""
         angles = values[:, None] * self.frequencies + self.phases
         return np.concatenate([self.frequencies * np.cos(angles), -self.frequencies * np.sin(angles)], axis=1)
+
+    def onnx(self, graph: Any, value: str) -> str:
+        """Return sines and cosines in an ONNX graph, from the scaled column, ``(rows, 1)``."""
+        phases = np.concatenate([self.phases, self.phases + np.pi / 2])  # cosines are sines
+        turned = graph("Mul", value, graph.constant(np.tile(self.frequencies, 2), "float64"))
+        return graph("Sin", graph("Add", turned, graph.constant(phases, "float64")))
 
 
 def distribution(values: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
