@@ -11,7 +11,9 @@ from vpboost.core import reduced
 from vpboost.core.reduced import MAX_DENSE_UNKNOWNS, Derivatives, Reduced, uses_cg
 from vpboost.losses.curvature import Diagonal, ScaledIdentity, Softmax
 
-reduce, curve, optimal_weights = (jax.jit(f) for f in (reduced.reduce, reduced.curve, reduced.optimal_weights))
+reduce, hessian_product, optimal_weights = (
+    jax.jit(f) for f in (reduced.reduce, reduced.hessian_product, reduced.optimal_weights)
+)
 optimal_weights_cg = jax.jit(reduced.optimal_weights_cg, static_argnums=(4, 5))
 
 each_structure = pytest.mark.parametrize("structure", STRUCTURES)
@@ -21,7 +23,7 @@ def dense_hessian(system, n_features, n_outputs):
     """The full nK × nK matrix, column by column from products with H̄."""
     size = n_features * n_outputs
     basis = jnp.eye(size).reshape(size, n_features, n_outputs)
-    return np.asarray(jax.vmap(system.curve)(basis)).reshape(size, size).T
+    return np.asarray(jax.vmap(system.hessian_product)(basis)).reshape(size, size).T
 
 
 @each_structure
