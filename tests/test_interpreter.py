@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from jax import lax
 from threadpoolctl import threadpool_info
 
-from vpboost.engine import program, using
+from vpboost import MLP, SquaredError, Training, boost
+from vpboost.engine import choice, program, using
 from vpboost.engine.choice import as_plain
 from vpboost.engine.elementwise import UnknownOperationError
 from vpboost.engine.numpy_program import CALLS, FLOW, PRIMITIVES, Program
@@ -240,6 +241,20 @@ def test_memory_is_never_written_over_too_early(seed):
         expected = jax.tree.leaves(whole(*args))
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["tanh", "dot_general", "scan", "while", "jit"])
+def test_a_primitive_of_another_name_is_left_to_xla(name, monkeypatch):
+    """A later JAX may call it otherwise, or have it no more: slower, but not wrong."""
+    x = np.random.default_rng(0).uniform(-1, 1, (60, 2))
+    options = {"loss": SquaredError(), "featurizer": partial(MLP, width=3), "training": Training(max_steps=5)}
+    expected = boost(x, x[:, :1], n_learners=2, **options, engine="xla").ensemble.predict(x)
+    for known in (PRIMITIVES, CALLS, FLOW):
+        monkeypatch.delitem(known, name, raising=False)
+    monkeypatch.setattr(choice, "_programs", {})
+    found = boost(x, x[:, :1], n_learners=2, **options, engine="numpy").ensemble.predict(x)
+    assert None in choice._programs.values()  # some program was left to XLA
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_what_numpy_cannot_do_is_compiled():

@@ -32,7 +32,7 @@ class Data(NamedTuple):
 
 def train(options: argparse.Namespace) -> None:
     """Fit a model to a table."""
-    from ..engine.compilation import cache_unless_set
+    from ..engine import cache_unless_set
     from ..files.checkpoint import CheckpointError
     from . import reading
 

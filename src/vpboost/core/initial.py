@@ -11,8 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ..engine import is_array, program
-from ..engine.compilation import quick_options
+from ..engine import is_array, program, quick_options
 from ..featurizers import Factory, columns, require_vector, with_bias
 from .ensemble import suits_numpy
 

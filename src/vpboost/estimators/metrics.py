@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.metrics import r2_score, roc_auc_score
 from sklearn.utils.validation import check_is_fitted
 
 from ..suggest import did_you_mean
@@ -25,8 +26,6 @@ def _mae(y: np.ndarray, prediction: np.ndarray, weight: np.ndarray) -> float:
 
 
 def _negative_r2(y: np.ndarray, prediction: np.ndarray, weight: np.ndarray) -> float:
-    from sklearn.metrics import r2_score
-
     return -float(r2_score(_columns(y), _columns(prediction), sample_weight=weight))
 
 
@@ -40,8 +39,6 @@ def _error(y: np.ndarray, probability: np.ndarray, weight: np.ndarray) -> float:
 
 
 def _negative_auc(y: np.ndarray, probability: np.ndarray, weight: np.ndarray) -> float:
-    from sklearn.metrics import roc_auc_score
-
     if probability.shape[1] != 2:
         raise ValueError(f"eval_metric='auc' needs two classes, got {probability.shape[1]}")
     if len(np.unique(y)) < 2:

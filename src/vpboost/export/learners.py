@@ -9,11 +9,10 @@ import numpy as np
 
 from ..featurizers import KINDS
 from ..files.describe import kind_described
-from .graph import Graph
 
 
 def ensemble(
-    graph: Graph,
+    graph: Any,
     x: str,
     shape: tuple[int, ...],
     constant: np.ndarray,
@@ -44,7 +43,7 @@ def inner(theta: dict) -> dict:
     return {name.removeprefix("featurizer."): array for name, array in theta.items()}
 
 
-def table_features(graph: Graph, x: str, description: dict, theta: dict) -> str:
+def table_features(graph: Any, x: str, description: dict, theta: dict) -> str:
     """Return the features of M learners on inputs side by side, ``(M, n, rows)``."""
     if description["type"] == "SomeColumns":
         seen = theta["seen"]

@@ -12,6 +12,7 @@ from ..files.atomic import file_name, write_file
 from ..files.describe import describe_featurizer, named_arrays
 from ..predictor import FARTHEST, MOST_LOG
 from ..tables.encoder import InputEncoder
+from .learners import ensemble
 from .names import input_names, label_tensor, require_valid
 from .plain import check_known
 
@@ -150,8 +151,6 @@ def encode(graph: Any, encoder: InputEncoder, names: list[str]) -> str:
 
 def raw_output(graph: Any, model: Any, x: str, description: dict) -> str:
     """Return what the ensemble predicts, ``(rows, K)``, in double precision."""
-    from .learners import ensemble
-
     fitted, encoder = model.ensemble_, model.input_encoder_
     theta = {name: np.asarray(leaf) for name, leaf in named_arrays(fitted.featurizers).items()}
     shape = encoder.shape_ if len(encoder.shape_) > 1 else (len(encoder.sources_),)

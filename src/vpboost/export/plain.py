@@ -1,11 +1,12 @@
 """A model file and the Python file that predicts with it, needing NumPy alone."""
 
+import inspect
 from pathlib import Path
 from typing import Any
 
 from .. import predictor
 from ..files.atomic import file_name, write_file
-from ..files.describe import describe_featurizer, is_custom
+from ..files.describe import describe_featurizer, is_custom, kind_described
 
 
 def to_numpy(model: Any, folder: Any) -> list[Path]:
@@ -30,8 +31,19 @@ def to_numpy(model: Any, folder: Any) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     saved, script = folder / "model.vpboost", folder / "predictor.py"
     model.save_model(saved)
-    write_file(script, Path(predictor.__file__).read_bytes())
+    write_file(script, script_for(model).encode())
     return [saved, script]
+
+
+def script_for(model: Any) -> str:
+    """Return the text of the predictor, with the features of a kind that was registered from elsewhere."""
+    text = Path(predictor.__file__).read_text()
+    if not model.ensemble_.n_learners:
+        return text
+    kind = kind_described(describe_featurizer(model.ensemble_.featurizers))
+    if kind.plain.__module__ == predictor.__name__:
+        return text
+    return f"{text}\n\n{inspect.getsource(kind.plain)}\n\nFEATURES[{kind.build.__name__!r}] = {kind.plain.__name__}\n"
 
 
 def check_known(model: Any) -> None:
