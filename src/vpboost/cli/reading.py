@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from .errors import CommandError
 from .outputs import FOREIGN, PARQUET
-from .tables import pd
+from .tables import NUMBER, pd
 
 #: What may separate the fields of a line.
 DELIMITERS = (",", ";", "\t", "|")
@@ -260,7 +260,7 @@ def first_rows(head: str, delimiter: str) -> tuple[list[str], list[str]]:
 def check_header(names: list[str], row: list[str], name: str) -> None:
     """Raise :class:`CommandError` if the first line does not name the columns of the second."""
     check_unique([n for n in names if n.strip()], name)
-    if all(re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", n.strip()) for n in names):
+    if all(re.fullmatch(NUMBER, n.strip()) for n in names):
         raise CommandError(f"{name} begins with numbers, not with the names of its columns; add a header line")
     if len(row) > len(names):
         raise CommandError(

@@ -1,5 +1,6 @@
 """Columns of tables, as the estimators take them, looked over for the usual mishaps."""
 
+import re
 import shlex
 from collections.abc import Collection
 from typing import Any
@@ -16,6 +17,8 @@ try:
 except ImportError as error:
     raise CommandError("tables are read with pandas, which is not installed: pip install 'vpboost[cli]'") from error
 
+#: How numbers look; Python would take 3_0 and other scripts' digits for such, too.
+NUMBER = r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?"
 #: How dates look that are read as such, and the end of those that name a time zone.
 ISO_DATE = r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d(?::?\d\d)?)?)?"
 ZONED = r".{16,}(?:Z|[+-]\d\d(?::?\d\d)?)"
@@ -97,24 +100,25 @@ def known_inputs(frame: Any, kinds: list[str], name: str) -> Any:
 
 def as_known_levels(column: Any, levels: tuple[str, ...]) -> Any:
     """Return a column of categories in which numbers are written as in training: 1.0 as 1, or the other way round."""
-
-    def number(text: str) -> str | None:
-        try:
-            return level_name(float(text))
-        except ValueError:
-            return None
-
-    by_number: dict[str | None, str] = {}
+    by_value: dict[str | float, str] = {}
     for level in levels:
-        value = number(level)
-        by_number[value] = "" if value in by_number else level  # 01 and 1 are two levels, and no third one is either
+        value = meaning(level)
+        by_value[value] = "" if value in by_value else level  # 01 and 1 are two levels, and no third one is either
     known = set(levels)
 
     def match(value: Any) -> Any:
         text = level_name(value)
-        return value if text in known else by_number.get(number(text)) or value
+        return value if text in known else by_value.get(meaning(text)) or value
 
     return column.map(match, na_action="ignore")
+
+
+def meaning(text: str) -> str | float:
+    """Return the number that a text stands for, else the text."""
+    if not re.fullmatch(NUMBER, text.strip()):
+        return text
+    whole = len(text) < 400 and text.strip().lstrip("+-").isdigit()
+    return int(text) if whole else float(text)  # as floats, long whole numbers would be alike
 
 
 def known_times(column: Any, kind: str, called: str) -> Any:
