@@ -2,7 +2,10 @@
 
 import re
 import shlex
+import warnings
 from collections.abc import Collection
+from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -99,7 +102,7 @@ def known_inputs(frame: Any, kinds: list[str], name: str) -> Any:
 
 
 def as_known_levels(column: Any, levels: tuple[str, ...]) -> Any:
-    """Return a column of categories in which numbers are written as in training: 1.0 as 1, or the other way round."""
+    """Return a column of categories written as in training: 1.0 as 1 or the other way round; warn if none is known."""
     by_value: dict[str | float, str] = {}
     for level in levels:
         value = meaning(level)
@@ -110,15 +113,28 @@ def as_known_levels(column: Any, levels: tuple[str, ...]) -> Any:
         text = level_name(value)
         return value if text in known else by_value.get(meaning(text)) or value
 
-    return column.map(match, na_action="ignore")
+    column = column.map(match, na_action="ignore")
+    present = column.dropna()
+    if len(present) and not any(level_name(value) in known for value in present):
+        text = f"such as {str(present.iloc[0])!r}, is a level of training: {', '.join(map(repr, levels[:5]))}"
+        warnings.warn(f"none of the values of column {column.name!r}, {text}", stacklevel=2)
+    return column
 
 
+@lru_cache(1 << 16)
 def meaning(text: str) -> str | float:
-    """Return the number that a text stands for, else the text."""
-    if not re.fullmatch(NUMBER, text.strip()):
-        return text
-    whole = len(text) < 400 and text.strip().lstrip("+-").isdigit()
-    return int(text) if whole else float(text)  # as floats, long whole numbers would be alike
+    """Return the number that a text stands for, a moment or a truth value in one spelling, else the text."""
+    if re.fullmatch(NUMBER, text.strip()):
+        if len(text) < 400 and text.strip().lstrip("+-").isdigit():
+            return int(text)  # as floats, long ones would be alike
+        number = float(text)
+        single = number % 1 and number != float(f"{number:.9g}") and number == float(np.float32(number))
+        return float(str(np.float32(number))) if single else number  # 0.1 of single precision, in 17 digits
+    if re.fullmatch(ISO_DATE, text):
+        with suppress(ValueError):  # no such day
+            return level_name(pd.Timestamp(text))
+    text = re.sub(r"\A(\d\d:\d\d:\d\d)\.0+\Z", r"\1", text)  # a time of day, as Arrow writes it
+    return text.lower() if text.lower() in ("true", "false") else text
 
 
 def known_times(column: Any, kind: str, called: str) -> Any:
