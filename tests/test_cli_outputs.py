@@ -82,7 +82,6 @@ def test_standard_input_is_an_input_too(files, made):
 
 
 def test_numpy_exports_spare_files_that_are_not_exports(files, capsys):
-    original = (files / "m.vpboost").read_bytes()
     succeed(capsys, "export", "m.vpboost", "--to", "numpy", "-o", "new")
     succeed(capsys, "export", "m.vpboost", "--to", "numpy", "-o", "new")
     (files / "mine").mkdir()
@@ -95,11 +94,17 @@ def test_numpy_exports_spare_files_that_are_not_exports(files, capsys):
     assert (files / "other" / "model.vpboost").read_bytes() == b"another model"
     for folder in ("t.csv", "", "-"):
         assert "is not a folder" in fail(capsys, "export", "m.vpboost", "--to", "numpy", "-o", folder)
-    (files / "own").mkdir()
-    (files / "own" / "model.vpboost").write_bytes(original)
-    succeed(capsys, "export", "own/model.vpboost", "--to", "numpy", "-o", "own")
-    expected = succeed(capsys, "predict", "m.vpboost", "t.csv")
-    assert succeed(capsys, "predict", "own/model.vpboost", "t.csv") == expected
+
+
+def test_numpy_exports_spare_the_model_that_they_read(files, capsys):
+    succeed(capsys, "export", "m.vpboost", "--to", "numpy", "-o", "own")
+    os.link("own/model.vpboost", "link.vpboost")
+    os.mkdir("odd")
+    os.replace("m.vpboost", "odd/predictor.py")
+    for model, folder in (("own/model.vpboost", "own"), ("link.vpboost", "own"), ("odd/predictor.py", "odd")):
+        before = os.stat(model).st_ino, os.stat(model).st_mtime_ns
+        assert "the same file; give another folder" in fail(capsys, "export", model, "--to", "numpy", "-o", folder)
+        assert (os.stat(model).st_ino, os.stat(model).st_mtime_ns) == before
 
 
 @pytest.mark.parametrize("option", ["-o", "--report", "--checkpoint"])

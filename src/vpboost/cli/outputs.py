@@ -119,11 +119,13 @@ def check_folder(folder: str, model: str) -> None:
         raise CommandError(f"-o {folder} is not a folder; give the name of one, or of a new one")
     saved, script = Path(folder, "model.vpboost"), Path(folder, "predictor.py")
     for file in (saved, script):
+        if same_file(str(file), model):
+            raise CommandError(f"{file} and the model, {model}, are the same file; give another folder")
         if file.exists() and not file.is_file():
             raise CommandError(f"{file} exists and is not a regular file; give another folder")
     if script.exists() and first_line(script) != first_line(Path(predictor.__file__)):
         raise CommandError(f"{script} exists and is not vpboost's; give another folder")
-    if saved.exists() and not script.exists() and not os.path.samefile(saved, model):
+    if saved.exists() and not script.exists():
         raise CommandError(f"{saved} exists and is not part of an earlier export; give another folder")
 
 
