@@ -4,6 +4,7 @@ import gzip
 import os
 import subprocess
 import sys
+import tempfile
 import warnings
 
 import numpy as np
@@ -125,6 +126,19 @@ def test_outputs_are_checked_before_a_long_fit(files, capsys, monkeypatch, optio
         "\udcff.x": "not UTF-8",
     }.items():
         assert message in fail(capsys, *TRAIN, option, path), path
+
+
+def test_a_model_that_cannot_be_saved_anywhere_leaves_nothing_behind(files, capsys, monkeypatch):
+    import vpboost
+
+    def save_model(self, path):
+        raise OSError(28, "No space left on device")
+
+    (files / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(files / "temporary"))
+    monkeypatch.setattr(vpboost.VPBoostRegressor, "save_model", save_model)
+    assert "No space left" in fail(capsys, *TRAIN, "-o", "x", "--quiet", *QUICK)
+    assert not list((files / "temporary").iterdir())
 
 
 @pytest.mark.skipif(os.getuid() == 0, reason="root may write anywhere")

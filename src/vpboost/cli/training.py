@@ -1,6 +1,7 @@
 """Training: from a table and options to a model file."""
 
 import argparse
+import contextlib
 import sys
 import tempfile
 import time
@@ -75,7 +76,11 @@ def save(model: Any, path: str) -> None:
         model.save_model(path)
     except OSError as error:
         kept = Path(tempfile.mkdtemp(prefix="vpboost-"), "model.vpboost")
-        model.save_model(kept)
+        try:
+            model.save_model(kept)
+        finally:
+            with contextlib.suppress(OSError):  # not empty, if all went well
+                kept.parent.rmdir()
         raise CommandError(f"{error}; the model is kept as {kept}") from error
 
 
