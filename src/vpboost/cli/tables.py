@@ -41,7 +41,7 @@ def take_columns(frame: Any, wanted: list[str], name: str) -> Any:
     return frame[wanted]
 
 
-def check_inputs(frame: Any, categorical: list[str]) -> Any:
+def check_inputs(frame: Any, categorical: list[str], decimal: str) -> Any:
     """Return the input columns for training, those named as categories made such; complain of mishaps.
 
     Columns of text are categories by themselves, unless they are dates.
@@ -59,13 +59,13 @@ def check_inputs(frame: Any, categorical: list[str]) -> Any:
         elif name == "Unnamed: 0" and is_number(column) and (column.to_numpy() == np.arange(len(column))).all():
             raise CommandError(f"the first column has no name and counts the rows; leave it out with {ignore}")
         elif not is_number(column):
-            frame[name] = check_text_input(column, name)
+            frame[name] = check_text_input(column, name, decimal)
         elif np.isinf(column.to_numpy(dtype=float, na_value=np.nan)).any():
             raise CommandError(f"column {name!r} has infinite values; empty them, which means missing")
     return frame
 
 
-def check_text_input(column: Any, name: str) -> Any:
+def check_text_input(column: Any, name: str, decimal: str) -> Any:
     """Return a column of text, or of dates if it holds such; complain of numbers and identifiers."""
     way_out = "or read them all as categories with --categorical " + shlex.quote(name)
     dates = parse_dates(column)
@@ -73,7 +73,7 @@ def check_text_input(column: Any, name: str) -> Any:
     if 2 * wrong.sum() < column.notna().sum():
         check_all(column, wrong, repr(name), "dates", way_out)
         return dates
-    check_text(column, name, way_out)
+    check_text(column, name, way_out, decimal)
     check_levels(column, name)
     return column
 
@@ -203,13 +203,16 @@ def parse_spans(column: Any) -> Any:
     return pd.to_timedelta(column.astype(object).map(str, na_action="ignore"), errors="coerce")
 
 
-def check_text(column: Any, name: str, way_out: str) -> None:
-    """Raise :class:`CommandError` if a text column seems to be one of numbers."""
+def check_text(column: Any, name: str, way_out: str, decimal: str = ".") -> None:
+    """Raise :class:`CommandError` if a text column seems to be one of numbers, with this or another decimal mark."""
     present = column.dropna().astype(str)
-    commas = present[present.str.fullmatch(r"[-+]?\d*,\d+").astype(bool)]
-    if len(commas) > 0.1 * len(present):
-        raise CommandError(f"column {name!r} seems to have decimal commas ({commas.iloc[0]!r}); give --decimal ,")
-    wrong = (pd.to_numeric(present, errors="coerce").reindex(column.index).isna() & column.notna()).to_numpy()
+    other, called = (",", "commas") if decimal == "." else (".", "points")
+    odd = present[present.str.fullmatch(rf"[-+]?\d*[{other}]\d+").astype(bool)]
+    if len(odd) > 0.1 * len(present):
+        way_out = f"give --decimal {other}, or write one mark everywhere"
+        raise CommandError(f"column {name!r} seems to have decimal {called} ({odd.iloc[0]!r}); {way_out}")
+    numbers = pd.to_numeric(present.str.translate(str.maketrans({".": "?", decimal: "."})), errors="coerce")
+    wrong = (numbers.reindex(column.index).isna() & column.notna()).to_numpy()
     if 2 * wrong.sum() < len(present):
         check_all(column, wrong, repr(name), "numbers", way_out)
 
