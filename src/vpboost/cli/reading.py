@@ -208,7 +208,7 @@ def read_text(stream: BinaryIO, name: str, form: Format) -> Any:
         frame = pd.read_csv(
             stream, sep=delimiter, decimal=form.decimal, low_memory=False, index_col=False, skipinitialspace=True,
             na_values=["", *form.missing] if form.missing else None, keep_default_na=not form.missing,
-            encoding="utf-8-sig", dtype=text, na_filter=not form.raw,
+            dtype=text, na_filter=not form.raw, skip_blank_lines=len(header) > 1,  # one column's missing values
         )  # fmt: skip
         return checked(frame, name)
     except UnicodeDecodeError as error:
@@ -221,14 +221,15 @@ def read_text(stream: BinaryIO, name: str, form: Format) -> Any:
 
 
 def read_head(stream: BinaryIO, name: str) -> str:
-    """Return the beginning of a text file, without blank lines before its header."""
+    """Return the beginning of a text file, and leave the stream there: behind blank lines before its header."""
+    stream.seek(0)
     head = stream.read(HEAD_BYTES)
     whole = len(head) < HEAD_BYTES
-    stream.seek(0)
     if b"\0" in head:
         raise CommandError(f"{name} is not a text file; give CSV or Parquet")
-    text = codecs.getincrementaldecoder("utf-8-sig")().decode(head, final=whole)
-    text = re.sub(r"\A(?:[ \t]*[\r\n])+", "", text)
+    rest = re.sub(rb"\A(?:\xef\xbb\xbf)?(?:[ \t]*[\r\n])*", b"", head)
+    stream.seek(len(head) - len(rest))
+    text = codecs.getincrementaldecoder("utf-8")().decode(rest, final=whole)
     if not text.strip():
         raise CommandError(f"{name} is empty")
     if not whole and not re.search(r"[\r\n]", text):
