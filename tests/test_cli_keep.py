@@ -1,13 +1,18 @@
 """predict --keep: fields and columns come out as they went in."""
 
 import csv
+import gzip
 import io
+import os
+import sys
+import tempfile
+import threading
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from test_cli import QUICK, run, succeed
+from test_cli import QUICK, fail, run, succeed
 from test_cli_tables import train, write
 
 
@@ -44,3 +49,21 @@ def test_carriage_returns_in_fields_and_names_are_quoted(tmp_path, model, capsys
     assert list(found) == ["predicted_y", "probability_u\rv", "probability_w"]
     assert len(found) == 60
     assert set(found["predicted_y"]) <= {"u\rv", "w"}
+
+
+def test_piped_tables_are_kept_without_temporary_files(tmp_path, model, capsys, monkeypatch):
+    """Which a process that is killed would leave behind."""
+    expected = kept(capsys, model, write(tmp_path / "t.csv", "a,b\n1,x\n"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
+    for content in (b"a,b\n1,x\n", gzip.compress(b"a,b\n1,x\n")):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+        assert kept(capsys, model, "-") == expected
+    os.mkfifo(tmp_path / "pipe")
+    writer = threading.Thread(target=(tmp_path / "pipe").write_text, args=("a,b\n1,x\n",))
+    writer.start()
+    assert kept(capsys, model, tmp_path / "pipe") == expected
+    writer.join()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a,b\n1,x,y,z\n")))
+    assert "standard input has 2 names" in fail(capsys, "predict", model, "-", "--keep")
+    monkeypatch.setattr(sys, "stdin", None)
+    assert "standard input is closed" in fail(capsys, "predict", model, "-", "--keep")

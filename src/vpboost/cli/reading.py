@@ -7,13 +7,9 @@ import io
 import math
 import os
 import re
-import shutil
 import sys
-import tempfile
 import zlib
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -56,12 +52,11 @@ class Format(NamedTuple):
         return cls(delimiter, options.decimal, options.missing)
 
 
-def read_table(path: str, form: Format) -> Any:
-    """Return a table as a data frame; raise :class:`CommandError` if it cannot be one."""
-    if path == "-":
-        if sys.stdin is None:  # closed by who started us
-            raise CommandError("standard input is closed; give the name of a file")
-        return read_text(in_memory(sys.stdin.buffer, "standard input"), "standard input", form)
+def read_table(path: str, form: Format, content: io.BytesIO | None = None) -> Any:
+    """Return a table as a data frame; raise :class:`CommandError` if it cannot be one.
+
+    ``content`` is what :func:`piped` returned, for a table that is read twice.
+    """
     file = Path(path)
     ending = Path(file.name.lower().removesuffix(".gz")).suffix
     if ending in FOREIGN or (ending in PARQUET and file.suffix.lower() == ".gz"):
@@ -70,9 +65,10 @@ def read_table(path: str, form: Format) -> Any:
         if not file.is_file():
             raise CommandError(f"{path} is not a regular file; Parquet cannot be read from a pipe")
         return checked(read_parquet(file), path)
+    content = content or piped(path)
+    if content is not None:
+        return read_text(content, "standard input" if path == "-" else path, form)
     with open(file, "rb") as stream:
-        if not file.is_file():  # a pipe, which can be read only once
-            return read_text(in_memory(stream, path), path, form)
         packed = stream.read(2) == GZIP
         stream.seek(0)
         if packed:
@@ -81,22 +77,16 @@ def read_table(path: str, form: Format) -> Any:
         return read_text(stream, path, form)
 
 
-@contextmanager
-def readable_twice(path: str) -> Iterator[str]:
-    """Give the path of a file with the content of another, or of standard input or a pipe, which can be read once."""
-    if path != "-" and Path(path).is_file():
-        yield path
-        return
-    with tempfile.NamedTemporaryFile(prefix="vpboost-", suffix=".csv") as copy:
-        if path == "-":
-            if sys.stdin is None:
-                raise CommandError("standard input is closed; give the name of a file")
-            shutil.copyfileobj(sys.stdin.buffer, copy)
-        else:
-            with open(path, "rb") as stream:
-                shutil.copyfileobj(stream, copy)
-        copy.flush()
-        yield copy.name
+def piped(path: str) -> io.BytesIO | None:
+    """Return what comes from standard input or a pipe, which can be read only once; None for a file."""
+    if path == "-":
+        if sys.stdin is None:  # closed by who started us
+            raise CommandError("standard input is closed; give the name of a file")
+        return in_memory(sys.stdin.buffer, "standard input")
+    if Path(path).is_file():
+        return None
+    with open(path, "rb") as stream:
+        return in_memory(stream, path)
 
 
 def read_parquet(file: Path) -> Any:
