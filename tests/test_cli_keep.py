@@ -1,6 +1,8 @@
 """predict --keep: fields and columns come out as they went in."""
 
 import csv
+import datetime
+import decimal
 import gzip
 import io
 import os
@@ -10,6 +12,8 @@ import threading
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from test_cli import QUICK, fail, run, succeed
@@ -49,6 +53,45 @@ def test_carriage_returns_in_fields_and_names_are_quoted(tmp_path, model, capsys
     assert list(found) == ["predicted_y", "probability_u\rv", "probability_w"]
     assert len(found) == 60
     assert set(found["predicted_y"]) <= {"u\rv", "w"}
+
+
+COLUMNS = {
+    "id": pa.array([2**53 + 1, None, 3]),
+    "small": pa.array([1, None, 3], pa.uint8()),
+    "single": pa.array([0.1, None, 3], pa.float32()),
+    "truth": pa.array([True, None, False]),
+    "text": pa.array(["01", None, " x"], pa.large_string()),
+    "bytes": pa.array([b"01", None, b"x"]),
+    "level": pa.array(["u", None, "v"]).dictionary_encode(),
+    "day": pa.array([datetime.date(2024, 3, 1), None, datetime.date(1500, 1, 1)]),
+    "moment": pa.array([datetime.datetime(2024, 3, 1, 12), None, None], pa.timestamp("us", "Europe/Berlin")),
+    "price": pa.array([decimal.Decimal("1.50"), None, decimal.Decimal("2.00")]),
+    "list": pa.array([[1, 2], None, []]),
+    "null": pa.nulls(3),
+}
+
+
+def test_parquet_columns_keep_their_types(tmp_path, model, capsys):
+    table = pa.table({"a": [1, None, 3], **COLUMNS})
+    pq.write_table(table, tmp_path / "t.parquet")
+    succeed(capsys, "predict", model, tmp_path / "t.parquet", "--keep", "-o", tmp_path / "p.parquet")
+    found = pq.read_table(tmp_path / "p.parquet")
+    assert found.column_names == [*table.column_names, "predicted_y"]
+    for name in table.column_names:
+        assert found.schema.field(name).type == table.schema.field(name).type, name
+        assert found[name].to_pylist() == table[name].to_pylist(), name
+    rows = kept(capsys, model, tmp_path / "t.parquet")
+    first = "1,9007199254740993,1,0.1,True,01,01,u,2024-03-01,2024-03-01 13:00:00+01:00,1.50,[1 2],"
+    assert ",".join(rows[1]) == first
+    assert rows[2] == [""] * len(rows[0])
+
+
+def test_whole_numbers_of_a_csv_stay_such_beside_missing_ones(tmp_path, model, capsys):
+    table = write(tmp_path / "t.csv", f"a,id,b\n1,{2**53 + 1},true\n2,,\n")
+    succeed(capsys, "predict", model, table, "--keep", "-o", tmp_path / "p.parquet")
+    found = pq.read_table(tmp_path / "p.parquet")
+    assert found["id"].to_pylist() == [2**53 + 1, None]
+    assert found["b"].to_pylist() == [True, None]
 
 
 def test_piped_tables_are_kept_without_temporary_files(tmp_path, model, capsys, monkeypatch):

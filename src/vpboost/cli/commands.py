@@ -24,9 +24,9 @@ def predict(options: argparse.Namespace) -> None:
     model = load(options.model)
     if options.probabilities and not hasattr(model, "classes_"):
         raise CommandError("--probabilities is for classifiers; the model is a regressor")
-    form = reading.Format.of(options)
+    form = reading.Format.of(options).reading(*text_columns(model))
     content = reading.piped(options.table) if options.keep else None  # kept tables are read twice
-    frame = reading.read_table(options.table, form.reading(*text_columns(model)), content)
+    frame = reading.read_table(options.table, form, content)
     X = inputs_of(model, frame, options.table)
     values = np.asarray(model.predict(X))
     if values.ndim == 1:
@@ -43,8 +43,8 @@ def predict(options: argparse.Namespace) -> None:
         clash = [name for name in found if name in frame.columns]
         if clash:
             raise CommandError(f"{options.table} has a column {clash[0]!r} already; rename it, or leave out --keep")
-        if table_format(options.output) is not None:  # in text; Parquet has types
-            frame = reading.read_table(options.table, form._replace(raw=True), content)
+        form = form._replace(keep="type" if table_format(options.output) is None else "text")
+        frame = reading.read_table(options.table, form, content)
         predictions = tables.pd.concat([frame, predictions], axis=1)
     write_table(predictions, options.output)
 

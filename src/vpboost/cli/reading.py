@@ -34,7 +34,7 @@ class Format(NamedTuple):
     decimal: str = "."
     missing: list[str] | None = None
     text: tuple[str, ...] = ()  #: columns whose fields stay as they are written: 01 is not 1
-    raw: bool = False  #: all of them, missing ones too
+    keep: str = ""  #: what no column may lose, to be written again: its "text" as it is, or its "type"
 
     def reading(self, *columns: str) -> "Format":
         """Return the format with these columns read as text."""
@@ -64,7 +64,7 @@ def read_table(path: str, form: Format, content: io.BytesIO | None = None) -> An
     if ending in PARQUET:
         if not file.is_file():
             raise CommandError(f"{path} is not a regular file; Parquet cannot be read from a pipe")
-        return checked(read_parquet(file), path)
+        return checked(read_parquet(file, form.keep), path)
     content = content or piped(path)
     if content is not None:
         return read_text(content, "standard input" if path == "-" else path, form)
@@ -89,8 +89,8 @@ def piped(path: str) -> io.BytesIO | None:
         return in_memory(stream, path)
 
 
-def read_parquet(file: Path) -> Any:
-    """Return a Parquet file as a data frame."""
+def read_parquet(file: Path, keep: str) -> Any:
+    """Return a Parquet file as a data frame; ``keep`` as in :class:`Format`."""
     try:
         from pyarrow import parquet
     except ImportError as error:
@@ -99,7 +99,7 @@ def read_parquet(file: Path) -> Any:
         facts = parquet.read_metadata(file)
         check_memory(16 * facts.num_rows * facts.num_columns, str(file))
         check_unique(facts.schema.to_arrow_schema().names, str(file))
-        return read_batches(parquet, file)
+        return read_batches(parquet, file, keep)
     except CommandError:
         raise
     except Exception as error:  # pyarrow's own kinds
@@ -144,7 +144,7 @@ def memory_of(stream: BinaryIO, size: int) -> int:
     return int((2 + 24 * densest) * size)
 
 
-def read_batches(parquet: Any, file: Path) -> Any:
+def read_batches(parquet: Any, file: Path, keep: str) -> Any:
     """Return the rows of a Parquet file, read a few at a time: its size says nothing of the memory that they take."""
     import pyarrow
 
@@ -154,13 +154,14 @@ def read_batches(parquet: Any, file: Path) -> Any:
         used += sum(getattr(column, "indices", column).nbytes for column in batch.columns)  # levels are shared
         check_memory(2 * used, str(file))  # beside what they take already
     table = pyarrow.Table.from_batches(batches, opened.schema_arrow)
-    for place, field in enumerate(table.schema):
+    for place, field in enumerate(table.schema if keep != "type" else ()):
         if pyarrow.types.is_binary(field.type) or pyarrow.types.is_large_binary(field.type):  # text without a mark
             try:
                 table = table.set_column(place, field.name, table.column(place).cast("string"))
             except pyarrow.ArrowInvalid as error:
                 raise CommandError(f"column {field.name!r} of {file} holds bytes that are not text") from error
-    frame = table.to_pandas()
+    whole = pyarrow.types.is_integer  # beside missing ones, pandas makes floats of them
+    frame = table.to_pandas(types_mapper=lambda t: pd.ArrowDtype(t) if keep == "type" or (keep and whole(t)) else None)
     named = [name for name in frame.index.names if name is not None]
     return frame.reset_index(named) if named else frame
 
@@ -194,11 +195,13 @@ def read_text(stream: BinaryIO, name: str, form: Format) -> Any:
         delimiter = delimiter or find_delimiter(head)
         header, row = first_rows(head, delimiter)
         check_header(header, row, name)
-        text: Any = str if form.raw else {column: str for column in header if column.strip() in form.text}
+        raw, text = form.keep == "text", {column: str for column in header if column.strip() in form.text}
         frame = pd.read_csv(
             stream, sep=delimiter, decimal=form.decimal, low_memory=False, index_col=False, skipinitialspace=True,
             na_values=["", *form.missing] if form.missing else None, keep_default_na=not form.missing,
-            dtype=text, na_filter=not form.raw, skip_blank_lines=len(header) > 1,  # one column's missing values
+            dtype=str if raw else text, na_filter=not raw,
+            dtype_backend="numpy_nullable" if form.keep == "type" else pd.api.extensions.no_default,
+            skip_blank_lines=len(header) > 1,  # one column's missing values
         )  # fmt: skip
         return checked(frame, name)
     except UnicodeDecodeError as error:
