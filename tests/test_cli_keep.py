@@ -55,6 +55,15 @@ def test_carriage_returns_in_fields_and_names_are_quoted(tmp_path, model, capsys
     assert set(found["predicted_y"]) <= {"u\rv", "w"}
 
 
+def test_fields_and_names_keep_their_spaces_and_may_be_empty(tmp_path, model, capsys):
+    table = write(tmp_path / "t.csv", ' a, b ,,\n  1, x,  ,"5"" wide"\n2 ,"p, ""q""", NA,\n')
+    expected = [[" a", " b ", "", ""], ["  1", " x", "  ", '5" wide'], ["2 ", 'p, "q"', " NA", ""]]
+    assert kept(capsys, model, table) == expected
+    for quoted in ('"p, q"', '""', '"""p, q"""'):
+        table = write(tmp_path / "t.csv", f"a, b\n1, x\n2, {quoted}\n")
+        assert kept(capsys, model, table) == [["a", "b"], ["1", "x"], ["2", next(csv.reader([quoted]))[0]]]
+
+
 COLUMNS = {
     "id": pa.array([2**53 + 1, None, 3]),
     "small": pa.array([1, None, 3], pa.uint8()),

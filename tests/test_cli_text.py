@@ -34,7 +34,9 @@ def test_an_empty_line_of_one_column_is_a_missing_value(tmp_path, capsys, monkey
         assert succeed(capsys, "predict", tmp_path / "m", table) == expected
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(table.read_bytes())))
         assert succeed(capsys, "predict", tmp_path / "m", "-") == expected
-        kept = pd.read_csv(io.StringIO(succeed(capsys, "predict", tmp_path / "m", table, "--keep")))
+        kept = pd.read_csv(
+            io.StringIO(succeed(capsys, "predict", tmp_path / "m", table, "--keep")), skipinitialspace=True
+        )
         np.testing.assert_array_equal(kept["a"], [1, np.nan, 3])
         assert kept["predicted_y"].notna().all()
     several = write(tmp_path / "n.csv", "a,b||1,|||3,||".replace("|", end))

@@ -53,10 +53,7 @@ class Format(NamedTuple):
 
 
 def read_table(path: str, form: Format, content: io.BytesIO | None = None) -> Any:
-    """Return a table as a data frame; raise :class:`CommandError` if it cannot be one.
-
-    ``content`` is what :func:`piped` returned, for a table that is read twice.
-    """
+    """Return a table, or the ``content`` of one that was :func:`piped`, as a data frame; or raise ``CommandError``."""
     file = Path(path)
     ending = Path(file.name.lower().removesuffix(".gz")).suffix
     if ending in FOREIGN or (ending in PARQUET and file.suffix.lower() == ".gz"):
@@ -193,17 +190,19 @@ def read_text(stream: BinaryIO, name: str, form: Format) -> Any:
     try:
         head = read_head(stream, name)
         delimiter = delimiter or find_delimiter(head)
-        header, row = first_rows(head, delimiter)
+        raw = form.keep == "text"
+        spaced = raw and not has_spaced_quotes(stream, delimiter)
+        header, row = first_rows(head, delimiter, not spaced)
         check_header(header, row, name)
-        raw, text = form.keep == "text", {column: str for column in header if column.strip() in form.text}
+        text: Any = str if raw else {column: str for column in header if column.strip() in form.text}
         frame = pd.read_csv(
-            stream, sep=delimiter, decimal=form.decimal, low_memory=False, index_col=False, skipinitialspace=True,
+            stream, sep=delimiter, decimal=form.decimal, low_memory=False, index_col=False, skipinitialspace=not spaced,
             na_values=["", *form.missing] if form.missing else None, keep_default_na=not form.missing,
-            dtype=str if raw else text, na_filter=not raw,
+            dtype=text, na_filter=not raw, skip_blank_lines=len(header) > 1,  # in one column, they are missing values
             dtype_backend="numpy_nullable" if form.keep == "type" else pd.api.extensions.no_default,
-            skip_blank_lines=len(header) > 1,  # one column's missing values
         )  # fmt: skip
-        return checked(frame, name)
+        frame = checked(frame, name)
+        return frame.set_axis(header, axis=1) if raw else frame  # pandas gives names to columns without
     except UnicodeDecodeError as error:
         raise CommandError(f"{name} is not UTF-8 text; save it with that encoding") from error
     except (csv.Error, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
@@ -240,11 +239,20 @@ def find_delimiter(head: str) -> str:
     return max(DELIMITERS, key=re.sub(r'"[^"]*"', "", header).count)
 
 
-def first_rows(head: str, delimiter: str) -> tuple[list[str], list[str]]:
-    """Return the fields of the header and of the row after it."""
+def has_spaced_quotes(stream: BinaryIO, delimiter: str) -> bool:
+    """Say whether quoted fields have spaces before them, which cannot be kept then; leave the stream where it is."""
+    start, mark = stream.tell(), re.escape(delimiter.encode())
+    spaced = re.compile(rb'(?:\A|[\r%b]) +(?:"(?:"")*(?!")|(?:"")+(?= *(?:[\r\n%b]|\Z)))' % (mark, mark))
+    found = any(map(spaced.search, stream))
+    stream.seek(start)
+    return found
+
+
+def first_rows(head: str, delimiter: str, skip: bool) -> tuple[list[str], list[str]]:
+    """Return the fields of the header and of the row after it; ``skip`` spaces before them."""
     before = csv.field_size_limit(HEAD_BYTES)  # by default 128 KB, which texts may well exceed
     try:
-        reader = csv.reader(io.StringIO(head, newline=""), delimiter=delimiter, skipinitialspace=True)
+        reader = csv.reader(io.StringIO(head, newline=""), delimiter=delimiter, skipinitialspace=skip)
         rows = (row for row in reader if "".join(row).strip() or len(row) > 1)  # pandas skips empty lines, too
         return next(rows, []), next(rows, [])
     finally:
