@@ -4,6 +4,7 @@ import gzip
 import os
 import subprocess
 import sys
+import tempfile
 import warnings
 
 import numpy as np
@@ -82,7 +83,6 @@ def test_standard_input_is_an_input_too(files, made):
 
 
 def test_numpy_exports_spare_files_that_are_not_exports(files, capsys):
-    original = (files / "m.vpboost").read_bytes()
     succeed(capsys, "export", "m.vpboost", "--to", "numpy", "-o", "new")
     succeed(capsys, "export", "m.vpboost", "--to", "numpy", "-o", "new")
     (files / "mine").mkdir()
@@ -95,11 +95,17 @@ def test_numpy_exports_spare_files_that_are_not_exports(files, capsys):
     assert (files / "other" / "model.vpboost").read_bytes() == b"another model"
     for folder in ("t.csv", "", "-"):
         assert "is not a folder" in fail(capsys, "export", "m.vpboost", "--to", "numpy", "-o", folder)
-    (files / "own").mkdir()
-    (files / "own" / "model.vpboost").write_bytes(original)
-    succeed(capsys, "export", "own/model.vpboost", "--to", "numpy", "-o", "own")
-    expected = succeed(capsys, "predict", "m.vpboost", "t.csv")
-    assert succeed(capsys, "predict", "own/model.vpboost", "t.csv") == expected
+
+
+def test_numpy_exports_spare_the_model_that_they_read(files, capsys):
+    succeed(capsys, "export", "m.vpboost", "--to", "numpy", "-o", "own")
+    os.link("own/model.vpboost", "link.vpboost")
+    os.mkdir("odd")
+    os.replace("m.vpboost", "odd/predictor.py")
+    for model, folder in (("own/model.vpboost", "own"), ("link.vpboost", "own"), ("odd/predictor.py", "odd")):
+        before = os.stat(model).st_ino, os.stat(model).st_mtime_ns
+        assert "the same file; give another folder" in fail(capsys, "export", model, "--to", "numpy", "-o", folder)
+        assert (os.stat(model).st_ino, os.stat(model).st_mtime_ns) == before
 
 
 @pytest.mark.parametrize("option", ["-o", "--report", "--checkpoint"])
@@ -120,6 +126,19 @@ def test_outputs_are_checked_before_a_long_fit(files, capsys, monkeypatch, optio
         "\udcff.x": "not UTF-8",
     }.items():
         assert message in fail(capsys, *TRAIN, option, path), path
+
+
+def test_a_model_that_cannot_be_saved_anywhere_leaves_nothing_behind(files, capsys, monkeypatch):
+    import vpboost
+
+    def save_model(self, path):
+        raise OSError(28, "No space left on device")
+
+    (files / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(files / "temporary"))
+    monkeypatch.setattr(vpboost.VPBoostRegressor, "save_model", save_model)
+    assert "No space left" in fail(capsys, *TRAIN, "-o", "x", "--quiet", *QUICK)
+    assert not list((files / "temporary").iterdir())
 
 
 @pytest.mark.skipif(os.getuid() == 0, reason="root may write anywhere")

@@ -1,7 +1,6 @@
 """What the commands do."""
 
 import argparse
-import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -19,23 +18,15 @@ __all__ = ["demo", "evaluate", "export", "inspect", "predict", "train"]
 
 def predict(options: argparse.Namespace) -> None:
     """Predict the rows of a table."""
-    from . import reading
-
-    # columns that are kept are read twice, as numbers and as they are written
-    with reading.readable_twice(options.table) if options.keep else contextlib.nullcontext(options.table) as table:
-        predict_table(options, table)
-
-
-def predict_table(options: argparse.Namespace, table: str) -> None:
-    """Predict the rows of a table at this path."""
     from . import reading, tables
 
     table_format(options.output)  # which refuses names of other formats
     model = load(options.model)
     if options.probabilities and not hasattr(model, "classes_"):
         raise CommandError("--probabilities is for classifiers; the model is a regressor")
-    form = reading.Format.of(options)
-    frame = reading.read_table(table, form.reading(*text_columns(model)))
+    form = reading.Format.of(options).reading(*text_columns(model))
+    content = reading.piped(options.table) if options.keep else None  # kept tables are read twice
+    frame = reading.read_table(options.table, form, content)
     X = inputs_of(model, frame, options.table)
     values = np.asarray(model.predict(X))
     if values.ndim == 1:
@@ -52,8 +43,8 @@ def predict_table(options: argparse.Namespace, table: str) -> None:
         clash = [name for name in found if name in frame.columns]
         if clash:
             raise CommandError(f"{options.table} has a column {clash[0]!r} already; rename it, or leave out --keep")
-        if table_format(options.output) is not None:  # in text; Parquet has types
-            frame = reading.read_table(table, form._replace(raw=True))
+        form = form._replace(keep="type" if table_format(options.output) is None else "text")
+        frame = reading.read_table(options.table, form, content)
         predictions = tables.pd.concat([frame, predictions], axis=1)
     write_table(predictions, options.output)
 

@@ -1,6 +1,7 @@
 """Files and streams of the commands: what is read must be there, and what is written must not be what is read."""
 
 import contextlib
+import csv
 import os
 import re
 import sys
@@ -119,11 +120,13 @@ def check_folder(folder: str, model: str) -> None:
         raise CommandError(f"-o {folder} is not a folder; give the name of one, or of a new one")
     saved, script = Path(folder, "model.vpboost"), Path(folder, "predictor.py")
     for file in (saved, script):
+        if same_file(str(file), model):
+            raise CommandError(f"{file} and the model, {model}, are the same file; give another folder")
         if file.exists() and not file.is_file():
             raise CommandError(f"{file} exists and is not a regular file; give another folder")
     if script.exists() and first_line(script) != first_line(Path(predictor.__file__)):
         raise CommandError(f"{script} exists and is not vpboost's; give another folder")
-    if saved.exists() and not script.exists() and not os.path.samefile(saved, model):
+    if saved.exists() and not script.exists():
         raise CommandError(f"{saved} exists and is not part of an earlier export; give another folder")
 
 
@@ -154,17 +157,25 @@ def table_format(path: str) -> dict[str, Any] | None:
 
 def write_table(frame: Any, path: str) -> None:
     """Write a data frame as CSV or Parquet, the whole of it or nothing, or as CSV to standard output."""
+    how = {"index": False, "encoding": "utf-8", "quoting": quoting_of(frame)}
     if path == "-":
         with standard_output() as stream:
             binary = getattr(stream, "buffer", None)  # UTF-8 whatever the terminal's encoding
-            frame.to_csv(stream if binary is None else binary, index=False, encoding="utf-8")
+            frame.to_csv(stream if binary is None else binary, **how)
         return
     form = table_format(path)
     with replacing(path) as temporary:
         if form is None:
             frame.to_parquet(temporary, index=False)
         else:
-            frame.to_csv(temporary, index=False, encoding="utf-8", **form)
+            frame.to_csv(temporary, **how, **form)
+
+
+def quoting_of(frame: Any) -> int:
+    """Return how to quote the fields of a table: before Python 3.13, csv by itself leaves carriage returns bare."""
+    texts = [frame.columns.to_series(), *(column for _, column in frame.items() if column.dtype.kind not in "biuf")]
+    bare = any(text.astype(str).str.contains("\r", regex=False, na=False).any() for text in texts)
+    return csv.QUOTE_NONNUMERIC if bare else csv.QUOTE_MINIMAL
 
 
 @contextlib.contextmanager

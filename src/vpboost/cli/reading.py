@@ -7,19 +7,15 @@ import io
 import math
 import os
 import re
-import shutil
 import sys
-import tempfile
 import zlib
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from .errors import CommandError
 from .outputs import FOREIGN, PARQUET
-from .tables import pd
+from .tables import NUMBER, pd
 
 #: What may separate the fields of a line.
 DELIMITERS = (",", ";", "\t", "|")
@@ -38,7 +34,7 @@ class Format(NamedTuple):
     decimal: str = "."
     missing: list[str] | None = None
     text: tuple[str, ...] = ()  #: columns whose fields stay as they are written: 01 is not 1
-    raw: bool = False  #: all of them, missing ones too
+    keep: str = ""  #: what no column may lose, to be written again: its "text" as it is, or its "type"
 
     def reading(self, *columns: str) -> "Format":
         """Return the format with these columns read as text."""
@@ -56,12 +52,8 @@ class Format(NamedTuple):
         return cls(delimiter, options.decimal, options.missing)
 
 
-def read_table(path: str, form: Format) -> Any:
-    """Return a table as a data frame; raise :class:`CommandError` if it cannot be one."""
-    if path == "-":
-        if sys.stdin is None:  # closed by who started us
-            raise CommandError("standard input is closed; give the name of a file")
-        return read_text(in_memory(sys.stdin.buffer, "standard input"), "standard input", form)
+def read_table(path: str, form: Format, content: io.BytesIO | None = None) -> Any:
+    """Return a table, or the ``content`` of one that was :func:`piped`, as a data frame; or raise ``CommandError``."""
     file = Path(path)
     ending = Path(file.name.lower().removesuffix(".gz")).suffix
     if ending in FOREIGN or (ending in PARQUET and file.suffix.lower() == ".gz"):
@@ -69,10 +61,11 @@ def read_table(path: str, form: Format) -> Any:
     if ending in PARQUET:
         if not file.is_file():
             raise CommandError(f"{path} is not a regular file; Parquet cannot be read from a pipe")
-        return checked(read_parquet(file), path)
+        return checked(read_parquet(file, form.keep), path)
+    content = content or piped(path)
+    if content is not None:
+        return read_text(content, "standard input" if path == "-" else path, form)
     with open(file, "rb") as stream:
-        if not file.is_file():  # a pipe, which can be read only once
-            return read_text(in_memory(stream, path), path, form)
         packed = stream.read(2) == GZIP
         stream.seek(0)
         if packed:
@@ -81,26 +74,20 @@ def read_table(path: str, form: Format) -> Any:
         return read_text(stream, path, form)
 
 
-@contextmanager
-def readable_twice(path: str) -> Iterator[str]:
-    """Give the path of a file with the content of another, or of standard input or a pipe, which can be read once."""
-    if path != "-" and Path(path).is_file():
-        yield path
-        return
-    with tempfile.NamedTemporaryFile(prefix="vpboost-", suffix=".csv") as copy:
-        if path == "-":
-            if sys.stdin is None:
-                raise CommandError("standard input is closed; give the name of a file")
-            shutil.copyfileobj(sys.stdin.buffer, copy)
-        else:
-            with open(path, "rb") as stream:
-                shutil.copyfileobj(stream, copy)
-        copy.flush()
-        yield copy.name
+def piped(path: str) -> io.BytesIO | None:
+    """Return what comes from standard input or a pipe, which can be read only once; None for a file."""
+    if path == "-":
+        if sys.stdin is None:  # closed by who started us
+            raise CommandError("standard input is closed; give the name of a file")
+        return in_memory(sys.stdin.buffer, "standard input")
+    if Path(path).is_file():
+        return None
+    with open(path, "rb") as stream:
+        return in_memory(stream, path)
 
 
-def read_parquet(file: Path) -> Any:
-    """Return a Parquet file as a data frame."""
+def read_parquet(file: Path, keep: str) -> Any:
+    """Return a Parquet file as a data frame; ``keep`` as in :class:`Format`."""
     try:
         from pyarrow import parquet
     except ImportError as error:
@@ -109,7 +96,7 @@ def read_parquet(file: Path) -> Any:
         facts = parquet.read_metadata(file)
         check_memory(16 * facts.num_rows * facts.num_columns, str(file))
         check_unique(facts.schema.to_arrow_schema().names, str(file))
-        return read_batches(parquet, file)
+        return read_batches(parquet, file, keep)
     except CommandError:
         raise
     except Exception as error:  # pyarrow's own kinds
@@ -154,7 +141,7 @@ def memory_of(stream: BinaryIO, size: int) -> int:
     return int((2 + 24 * densest) * size)
 
 
-def read_batches(parquet: Any, file: Path) -> Any:
+def read_batches(parquet: Any, file: Path, keep: str) -> Any:
     """Return the rows of a Parquet file, read a few at a time: its size says nothing of the memory that they take."""
     import pyarrow
 
@@ -164,13 +151,14 @@ def read_batches(parquet: Any, file: Path) -> Any:
         used += sum(getattr(column, "indices", column).nbytes for column in batch.columns)  # levels are shared
         check_memory(2 * used, str(file))  # beside what they take already
     table = pyarrow.Table.from_batches(batches, opened.schema_arrow)
-    for place, field in enumerate(table.schema):
+    for place, field in enumerate(table.schema if keep != "type" else ()):
         if pyarrow.types.is_binary(field.type) or pyarrow.types.is_large_binary(field.type):  # text without a mark
             try:
                 table = table.set_column(place, field.name, table.column(place).cast("string"))
             except pyarrow.ArrowInvalid as error:
                 raise CommandError(f"column {field.name!r} of {file} holds bytes that are not text") from error
-    frame = table.to_pandas()
+    whole = pyarrow.types.is_integer  # beside missing ones, pandas makes floats of them
+    frame = table.to_pandas(types_mapper=lambda t: pd.ArrowDtype(t) if keep == "type" or (keep and whole(t)) else None)
     named = [name for name in frame.index.names if name is not None]
     return frame.reset_index(named) if named else frame
 
@@ -202,15 +190,19 @@ def read_text(stream: BinaryIO, name: str, form: Format) -> Any:
     try:
         head = read_head(stream, name)
         delimiter = delimiter or find_delimiter(head)
-        header, row = first_rows(head, delimiter)
+        raw = form.keep == "text"
+        spaced = raw and not has_spaced_quotes(stream, delimiter)
+        header, row = first_rows(head, delimiter, not spaced)
         check_header(header, row, name)
-        text: Any = str if form.raw else {column: str for column in header if column.strip() in form.text}
+        text: Any = str if raw else {column: str for column in header if column.strip() in form.text}
         frame = pd.read_csv(
-            stream, sep=delimiter, decimal=form.decimal, low_memory=False, index_col=False, skipinitialspace=True,
+            stream, sep=delimiter, decimal=form.decimal, low_memory=False, index_col=False, skipinitialspace=not spaced,
             na_values=["", *form.missing] if form.missing else None, keep_default_na=not form.missing,
-            encoding="utf-8-sig", dtype=text, na_filter=not form.raw,
+            dtype=text, na_filter=not raw, skip_blank_lines=len(header) > 1,  # in one column, they are missing values
+            dtype_backend="numpy_nullable" if form.keep == "type" else pd.api.extensions.no_default,
         )  # fmt: skip
-        return checked(frame, name)
+        frame = checked(frame, name)
+        return frame.set_axis(header, axis=1) if raw else frame  # pandas gives names to columns without
     except UnicodeDecodeError as error:
         raise CommandError(f"{name} is not UTF-8 text; save it with that encoding") from error
     except (csv.Error, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
@@ -221,14 +213,15 @@ def read_text(stream: BinaryIO, name: str, form: Format) -> Any:
 
 
 def read_head(stream: BinaryIO, name: str) -> str:
-    """Return the beginning of a text file, without blank lines before its header."""
+    """Return the beginning of a text file, and leave the stream there: behind blank lines before its header."""
+    stream.seek(0)
     head = stream.read(HEAD_BYTES)
     whole = len(head) < HEAD_BYTES
-    stream.seek(0)
     if b"\0" in head:
         raise CommandError(f"{name} is not a text file; give CSV or Parquet")
-    text = codecs.getincrementaldecoder("utf-8-sig")().decode(head, final=whole)
-    text = re.sub(r"\A(?:[ \t]*[\r\n])+", "", text)
+    rest = re.sub(rb"\A(?:\xef\xbb\xbf)?(?:[ \t]*[\r\n])*", b"", head)
+    stream.seek(len(head) - len(rest))
+    text = codecs.getincrementaldecoder("utf-8")().decode(rest, final=whole)
     if not text.strip():
         raise CommandError(f"{name} is empty")
     if not whole and not re.search(r"[\r\n]", text):
@@ -246,11 +239,20 @@ def find_delimiter(head: str) -> str:
     return max(DELIMITERS, key=re.sub(r'"[^"]*"', "", header).count)
 
 
-def first_rows(head: str, delimiter: str) -> tuple[list[str], list[str]]:
-    """Return the fields of the header and of the row after it."""
+def has_spaced_quotes(stream: BinaryIO, delimiter: str) -> bool:
+    """Say whether quoted fields have spaces before them, which cannot be kept then; leave the stream where it is."""
+    start, mark = stream.tell(), re.escape(delimiter.encode())
+    spaced = re.compile(rb'(?:\A|[\r%b]) +(?:"(?:"")*(?!")|(?:"")+(?= *(?:[\r\n%b]|\Z)))' % (mark, mark))
+    found = any(map(spaced.search, stream))
+    stream.seek(start)
+    return found
+
+
+def first_rows(head: str, delimiter: str, skip: bool) -> tuple[list[str], list[str]]:
+    """Return the fields of the header and of the row after it; ``skip`` spaces before them."""
     before = csv.field_size_limit(HEAD_BYTES)  # by default 128 KB, which texts may well exceed
     try:
-        reader = csv.reader(io.StringIO(head, newline=""), delimiter=delimiter, skipinitialspace=True)
+        reader = csv.reader(io.StringIO(head, newline=""), delimiter=delimiter, skipinitialspace=skip)
         rows = (row for row in reader if "".join(row).strip() or len(row) > 1)  # pandas skips empty lines, too
         return next(rows, []), next(rows, [])
     finally:
@@ -260,7 +262,7 @@ def first_rows(head: str, delimiter: str) -> tuple[list[str], list[str]]:
 def check_header(names: list[str], row: list[str], name: str) -> None:
     """Raise :class:`CommandError` if the first line does not name the columns of the second."""
     check_unique([n for n in names if n.strip()], name)
-    if all(re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", n.strip()) for n in names):
+    if all(re.fullmatch(NUMBER, n.strip()) for n in names):
         raise CommandError(f"{name} begins with numbers, not with the names of its columns; add a header line")
     if len(row) > len(names):
         raise CommandError(

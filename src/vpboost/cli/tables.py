@@ -1,7 +1,11 @@
 """Columns of tables, as the estimators take them, looked over for the usual mishaps."""
 
+import re
 import shlex
+import warnings
 from collections.abc import Collection
+from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -16,6 +20,8 @@ try:
 except ImportError as error:
     raise CommandError("tables are read with pandas, which is not installed: pip install 'vpboost[cli]'") from error
 
+#: How numbers look; Python would take 3_0 and other scripts' digits for such, too.
+NUMBER = r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?"
 #: How dates look that are read as such, and the end of those that name a time zone.
 ISO_DATE = r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d(?::?\d\d)?)?)?"
 ZONED = r".{16,}(?:Z|[+-]\d\d(?::?\d\d)?)"
@@ -35,7 +41,7 @@ def take_columns(frame: Any, wanted: list[str], name: str) -> Any:
     return frame[wanted]
 
 
-def check_inputs(frame: Any, categorical: list[str]) -> Any:
+def check_inputs(frame: Any, categorical: list[str], decimal: str) -> Any:
     """Return the input columns for training, those named as categories made such; complain of mishaps.
 
     Columns of text are categories by themselves, unless they are dates.
@@ -53,13 +59,13 @@ def check_inputs(frame: Any, categorical: list[str]) -> Any:
         elif name == "Unnamed: 0" and is_number(column) and (column.to_numpy() == np.arange(len(column))).all():
             raise CommandError(f"the first column has no name and counts the rows; leave it out with {ignore}")
         elif not is_number(column):
-            frame[name] = check_text_input(column, name)
+            frame[name] = check_text_input(column, name, decimal)
         elif np.isinf(column.to_numpy(dtype=float, na_value=np.nan)).any():
             raise CommandError(f"column {name!r} has infinite values; empty them, which means missing")
     return frame
 
 
-def check_text_input(column: Any, name: str) -> Any:
+def check_text_input(column: Any, name: str, decimal: str) -> Any:
     """Return a column of text, or of dates if it holds such; complain of numbers and identifiers."""
     way_out = "or read them all as categories with --categorical " + shlex.quote(name)
     dates = parse_dates(column)
@@ -67,7 +73,7 @@ def check_text_input(column: Any, name: str) -> Any:
     if 2 * wrong.sum() < column.notna().sum():
         check_all(column, wrong, repr(name), "dates", way_out)
         return dates
-    check_text(column, name, way_out)
+    check_text(column, name, way_out, decimal)
     check_levels(column, name)
     return column
 
@@ -96,25 +102,39 @@ def known_inputs(frame: Any, kinds: list[str], name: str) -> Any:
 
 
 def as_known_levels(column: Any, levels: tuple[str, ...]) -> Any:
-    """Return a column of categories in which numbers are written as in training: 1.0 as 1, or the other way round."""
-
-    def number(text: str) -> str | None:
-        try:
-            return level_name(float(text))
-        except ValueError:
-            return None
-
-    by_number: dict[str | None, str] = {}
+    """Return a column of categories written as in training: 1.0 as 1 or the other way round; warn if none is known."""
+    by_value: dict[str | float, str] = {}
     for level in levels:
-        value = number(level)
-        by_number[value] = "" if value in by_number else level  # 01 and 1 are two levels, and no third one is either
+        value = meaning(level)
+        by_value[value] = "" if value in by_value else level  # 01 and 1 are two levels, and no third one is either
     known = set(levels)
 
     def match(value: Any) -> Any:
         text = level_name(value)
-        return value if text in known else by_number.get(number(text)) or value
+        return value if text in known else by_value.get(meaning(text)) or value
 
-    return column.map(match, na_action="ignore")
+    column = column.map(match, na_action="ignore")
+    present = column.dropna()
+    if len(present) and not any(level_name(value) in known for value in present):
+        text = f"such as {str(present.iloc[0])!r}, is a level of training: {', '.join(map(repr, levels[:5]))}"
+        warnings.warn(f"none of the values of column {column.name!r}, {text}", stacklevel=2)
+    return column
+
+
+@lru_cache(1 << 16)
+def meaning(text: str) -> str | float:
+    """Return the number that a text stands for, a moment or a truth value in one spelling, else the text."""
+    if re.fullmatch(NUMBER, text.strip()):
+        if len(text) < 400 and text.strip().lstrip("+-").isdigit():
+            return int(text)  # as floats, long ones would be alike
+        number = float(text)
+        single = number % 1 and number != float(f"{number:.9g}") and number == float(np.float32(number))
+        return float(str(np.float32(number))) if single else number  # 0.1 of single precision, in 17 digits
+    if re.fullmatch(ISO_DATE, text):
+        with suppress(ValueError):  # no such day
+            return level_name(pd.Timestamp(text))
+    text = re.sub(r"\A(\d\d:\d\d:\d\d)\.0+\Z", r"\1", text)  # a time of day, as Arrow writes it
+    return text.lower() if text.lower() in ("true", "false") else text
 
 
 def known_times(column: Any, kind: str, called: str) -> Any:
@@ -183,13 +203,16 @@ def parse_spans(column: Any) -> Any:
     return pd.to_timedelta(column.astype(object).map(str, na_action="ignore"), errors="coerce")
 
 
-def check_text(column: Any, name: str, way_out: str) -> None:
-    """Raise :class:`CommandError` if a text column seems to be one of numbers."""
+def check_text(column: Any, name: str, way_out: str, decimal: str = ".") -> None:
+    """Raise :class:`CommandError` if a text column seems to be one of numbers, with this or another decimal mark."""
     present = column.dropna().astype(str)
-    commas = present[present.str.fullmatch(r"[-+]?\d*,\d+").astype(bool)]
-    if len(commas) > 0.1 * len(present):
-        raise CommandError(f"column {name!r} seems to have decimal commas ({commas.iloc[0]!r}); give --decimal ,")
-    wrong = (pd.to_numeric(present, errors="coerce").reindex(column.index).isna() & column.notna()).to_numpy()
+    other, called = (",", "commas") if decimal == "." else (".", "points")
+    odd = present[present.str.fullmatch(rf"[-+]?\d*[{other}]\d+").astype(bool)]
+    if len(odd) > 0.1 * len(present):
+        way_out = f"give --decimal {other}, or write one mark everywhere"
+        raise CommandError(f"column {name!r} seems to have decimal {called} ({odd.iloc[0]!r}); {way_out}")
+    numbers = pd.to_numeric(present.str.translate(str.maketrans({".": "?", decimal: "."})), errors="coerce")
+    wrong = (numbers.reindex(column.index).isna() & column.notna()).to_numpy()
     if 2 * wrong.sum() < len(present):
         check_all(column, wrong, repr(name), "numbers", way_out)
 

@@ -1,6 +1,7 @@
 """Training: from a table and options to a model file."""
 
 import argparse
+import contextlib
 import sys
 import tempfile
 import time
@@ -75,7 +76,11 @@ def save(model: Any, path: str) -> None:
         model.save_model(path)
     except OSError as error:
         kept = Path(tempfile.mkdtemp(prefix="vpboost-"), "model.vpboost")
-        model.save_model(kept)
+        try:
+            model.save_model(kept)
+        finally:
+            with contextlib.suppress(OSError):  # not empty, if all went well
+                kept.parent.rmdir()
         raise CommandError(f"{error}; the model is kept as {kept}") from error
 
 
@@ -202,7 +207,7 @@ def training_data(frame: Any, options: argparse.Namespace, name: str, like: Any 
     if not inputs:
         raise CommandError(f"{name} has no columns left to learn from beside {', '.join(options.target)}")
     if like is None:
-        X = tables.check_inputs(frame[inputs], options.categorical)
+        X = tables.check_inputs(frame[inputs], options.categorical, options.decimal)
     else:
         X = tables.known_inputs(frame[inputs], [tables.kind_of(like[column]) for column in inputs], name)
     others = tables.with_numbers(frame[used])
@@ -232,7 +237,8 @@ def find_task(y: Any, options: argparse.Namespace) -> str:
     if y.ndim == 2 or loss_given:
         return "regression"
     if not tables.is_number(y):
-        tables.check_text(y, y.name, "or give --task classification if these are names of classes")
+        way_out = "or give --task classification if these are names of classes"
+        tables.check_text(y, y.name, way_out, options.decimal)
         if y.nunique() > max(tables.MOST_LEVELS, len(y) / 2):
             raise CommandError(
                 f"target {y.name!r} has {y.nunique()} different texts; if they are classes give --task classification"
