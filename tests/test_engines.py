@@ -13,7 +13,7 @@ import pytest
 from jax import lax
 from sklearn.exceptions import NotFittedError
 
-from processes import run_as_users_do
+from processes import compilations, run_as_users_do
 from vpboost import (
     MLP,
     RBF,
@@ -40,7 +40,6 @@ X = RNG.normal(size=(150, 3))
 Y = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2]
 MANY = np.stack([Y, X[:, 0] ** 2, X[:, 1]], axis=1)
 SMALL = partial(MLP, width=4)
-COMPILED = "/jax/core/compile/backend_compile_duration"
 
 
 def both(x, y, **options):
@@ -171,17 +170,6 @@ def test_resuming_with_numpy_gives_the_same_bits(dtype):
     resumed = boost(X, Y, n_learners=4, engine="numpy", resume=part, **options)
     np.testing.assert_array_equal(resumed.ensemble.weights, whole.ensemble.weights)
     assert resumed.ensemble.weights.dtype == dtype
-
-
-def compilations(function):
-    """Return how many programs XLA compiles, or fetches from disk, during a call."""
-    names = []
-    jax.monitoring.register_event_duration_secs_listener(lambda name, _, **more: names.append(name))
-    try:
-        function()
-    finally:
-        jax.monitoring.clear_event_listeners()
-    return names.count(COMPILED)
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from processes import compilations
 from vpboost import MLP, SquaredError, Training, boost
-from vpboost.core.initial import STAGES_AT_ONCE, _compiled, blend, initial_populations
+from vpboost.core.initial import STAGES_AT_ONCE, blend, initial_populations
 from vpboost.featurizers import SomeColumns
 
 FACTORY = partial(MLP, width=3, depth=1)
@@ -33,13 +34,14 @@ def test_a_stage_starts_the_same_wherever_boosting_began():
 
 def test_equal_factories_share_a_program():
     keys = jax.random.split(jax.random.key(0), (2, 1))
-    sizes = []
-    for _ in range(2):
+
+    def build():
         factory = partial(SomeColumns, factory=partial(MLP, width=5), fraction=jnp.asarray(0.5))
         population = next(initial_populations(factory, True, keys[0, 0], ROWS, 1, 0))[1]
-        sizes.append(_compiled()._cached._cache_size())
         assert arrays(population)[0].shape == (1, 5, 2)
-    assert sizes[0] == sizes[1]
+
+    build()
+    assert compilations(build) == 0
 
 
 def test_blending_is_linear_and_leaves_structure_alone():

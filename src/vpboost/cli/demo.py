@@ -40,60 +40,21 @@ class Task(NamedTuple):
     trust_region: TrustRegion
 
 
+#: In the order of the fields above.
 TASKS = {
     "task1": Task(
-        title="oscillatory regression",
-        make=datasets.task1,
-        loss=SquaredError(),
-        n_learners=10,
-        depth=2,
-        init_scale=2.0,
-        max_steps=2000,
-        step_size=0.05,
-        candidates=16,
-        trust_region=TrustRegion(reg_lambda=1e-5),
+        *("oscillatory regression", datasets.task1, SquaredError(), 10, 2, 2.0, 2000, 0.05, 16),
+        TrustRegion(reg_lambda=1e-5),
     ),
     "task2": Task(
-        title="two spirals",
-        make=datasets.task2,
-        loss=BinaryCrossEntropy(),
-        n_learners=5,
-        depth=1,
-        init_scale=2.0,
-        max_steps=2000,
-        step_size=0.2,
-        candidates=8,
-        trust_region=TrustRegion(reg_lambda=1e-6),
+        *("two spirals", datasets.task2, BinaryCrossEntropy(), 5, 1, 2.0, 2000, 0.2, 8),
+        TrustRegion(reg_lambda=1e-6),
     ),
     "task3": Task(
-        title="level sets of peaks",
-        make=datasets.task3,
-        loss=MulticlassCrossEntropy(),
-        n_learners=10,
-        depth=2,
-        init_scale=1.0,
-        max_steps=1000,
-        step_size=0.05,
-        candidates=4,
-        trust_region=TrustRegion(reg_lambda=3e-4, lambda_low=3e-4, rho_large=0.3, gamma_down=0.25, rate=0.7),
+        *("level sets of peaks", datasets.task3, MulticlassCrossEntropy(), 10, 2, 1.0, 1000, 0.05, 4),
+        TrustRegion(reg_lambda=3e-4, lambda_low=3e-4, rho_large=0.3, gamma_down=0.25, rate=0.7),
     ),
 }
-
-
-class Scaler(NamedTuple):
-    """Standardisation of the inputs by the training part's mean and spread."""
-
-    mean: np.ndarray
-    spread: np.ndarray
-
-    @classmethod
-    def of(cls, x: np.ndarray) -> "Scaler":
-        """Learn the scaling from training inputs."""
-        return cls(x.mean(axis=0), x.std(axis=0))
-
-    def __call__(self, x: np.ndarray) -> np.ndarray:
-        """Return scaled inputs."""
-        return (x - self.mean) / self.spread
 
 
 class Run(NamedTuple):
@@ -103,7 +64,7 @@ class Run(NamedTuple):
     method: str
     fit: Boosted
     data: datasets.Split
-    scaler: Scaler
+    scaler: Callable[[np.ndarray], np.ndarray]
     test_loss: float  #: mean squared error, or cross-entropy
     score: float  #: R², or accuracy
     seconds: float
@@ -119,7 +80,11 @@ def run(
     """Train one task at the paper's architecture and evaluate it on the test part."""
     task = TASKS[name]
     data = task.make(seed=seed)
-    scaler = Scaler.of(data.x_train)
+    mean, spread = data.x_train.mean(axis=0), data.x_train.std(axis=0)
+
+    def scaler(x: np.ndarray) -> np.ndarray:
+        return (x - mean) / spread
+
     began = time.perf_counter()
     fit = boost(
         scaler(data.x_train),
@@ -167,15 +132,8 @@ def table_of(runs: list[Run]) -> Table:
         table.add_column(heading, justify="left" if heading in ("task", "method") else "right")
     for one in runs:
         ensemble = one.fit.ensemble
-        table.add_row(
-            one.task,
-            one.method,
-            str(ensemble.n_learners),
-            str(ensemble.n_parameters),
-            f"{one.test_loss:.2e}",
-            f"{one.score:.4f}",
-            f"{one.seconds:.1f}",
-        )
+        sizes, found = (ensemble.n_learners, ensemble.n_parameters), (f"{one.test_loss:.2e}", f"{one.score:.4f}")
+        table.add_row(one.task, one.method, *map(str, sizes), *found, f"{one.seconds:.1f}")
     return table
 
 

@@ -1,8 +1,7 @@
 """Where the training of each stage's learner starts."""
 
-from collections.abc import Callable, Iterator
-from functools import cache, partial
-from threading import Lock
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -11,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ..engine import is_array, program, quick_options
+from ..engine import is_array, program
 from ..featurizers import Factory, columns, require_vector, with_bias
 from .ensemble import suits_numpy
 
@@ -42,32 +41,13 @@ def stack_of(factory: Factory, bias: bool, keys: Array, rows: Array) -> Any:
     return eqx.combine(jax.tree.map(lambda leaf: leaf.reshape(*keys.shape, *leaf.shape[1:]), arrays), structure)
 
 
-def _initialise(
-    factory: Factory, bias: bool, key: Array, rows: Array, candidates: int, stage: Any
-) -> tuple[Array, Any]:
+@partial(program, quick=True)  # random numbers take long to compile and no time to make
+def initialise(factory: Factory, bias: bool, key: Array, rows: Array, candidates: int, stage: Any) -> tuple[Array, Any]:
     """Return the training keys and the initial featurizers of ``stage`` and the next few."""
     stages = stage + jnp.arange(STAGES_AT_ONCE)
     keys = jax.vmap(lambda s: jax.random.split(jax.random.fold_in(key, s)))(stages)
     population_keys = jax.vmap(lambda k: jax.random.split(k, candidates))(keys[:, 0])
     return keys[:, 1], stack_of(factory, bias, population_keys, rows)
-
-
-def by_xla(*args: Any) -> tuple[Array, Any]:
-    """Carry out :func:`_initialise` by XLA: random numbers take long to compile and no time to make."""
-    with _ONE_AT_A_TIME:  # profiles race side by side
-        compiled = _compiled()
-    return compiled(*args)
-
-
-initialise = program(_initialise, by_xla)
-
-_ONE_AT_A_TIME = Lock()
-
-
-@cache
-def _compiled() -> Callable:
-    options: dict[str, Any] = {"compiler_options": quick_options()}
-    return eqx.filter_jit(_initialise, **options)
 
 
 def initial_populations(

@@ -12,6 +12,7 @@ import jax
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
+from .compilation import quick_options
 from .elementwise import UnknownOperationError
 from .numpy_program import Program
 from .shapes import as_plain, is_key
@@ -20,6 +21,7 @@ ENGINES = "xla", "numpy"
 #: Programs kept for NumPy, at the most.
 MOST_PROGRAMS = 256
 
+_one_at_a_time = Lock()
 _engine: ContextVar[str] = ContextVar("engine", default="xla")
 
 
@@ -49,12 +51,17 @@ def block_unit(engine: str) -> int | None:
     return 1 if engine == "numpy" else None
 
 
-def program(function: Callable, compiled: Callable | None = None) -> Callable:
+def program(function: Callable, quick: bool = False) -> Callable:
     """Return the function as a program for either engine; what NumPy cannot do is compiled all the same.
 
-    Arrays among the arguments, and in them, are what the program works on; anything else belongs to the program.
+    Arrays among the arguments, and in them, are what the program works on; anything else belongs to the program. A
+    ``quick`` one is compiled quickly and runs slowly.
     """
-    by_xla = compiled or eqx.filter_jit(function)
+
+    @cache
+    def by_xla() -> Callable:
+        options: Any = {"compiler_options": quick_options()} if quick else {}
+        return eqx.filter_jit(function, **options)
 
     @wraps(function)
     def run(*args: Any) -> Any:
@@ -65,9 +72,10 @@ def program(function: Callable, compiled: Callable | None = None) -> Callable:
                     return interpreted(args)
                 except Exception as error:
                     raise RuntimeError(f"NumPy cannot carry out {function.__name__}; use engine='xla'") from error
-        return by_xla(*args)
+        with _one_at_a_time:  # profiles race side by side
+            compiled = by_xla()
+        return compiled(*args)
 
-    run.compiled = by_xla  # type: ignore[attr-defined]
     return run
 
 

@@ -1,6 +1,7 @@
 """An ensemble in plain NumPy, double precision: for a few rows, where JAX would spend its time on calling itself."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -42,14 +43,10 @@ class LightEnsemble:
 
     def predict(self, x: np.ndarray) -> np.ndarray:
         """Return f(x_i) for each row, shape ``(n_rows, K)``."""
+        evaluate = partial(predictor.ensemble, self.constant, self.weights, self.description, self.theta)
         with np.errstate(all="ignore"):  # far away, parts of an activation may overflow
-            return self._predict(x)
-
-    def _predict(self, x: np.ndarray) -> np.ndarray:
-        parts = [np.asarray(x[i : i + ROWS_AT_ONCE], float) for i in range(0, max(len(x), 1), ROWS_AT_ONCE)]
-        return np.concatenate(
-            [predictor.ensemble(self.constant, self.weights, self.description, self.theta, part) for part in parts]
-        )
+            parts = [x[i : i + ROWS_AT_ONCE] for i in range(0, max(len(x), 1), ROWS_AT_ONCE)]
+            return np.concatenate([evaluate(np.asarray(part, float)) for part in parts])
 
 
 def as_plain(array: Any) -> np.ndarray:

@@ -1,6 +1,6 @@
 """The parameters of the estimators: their names, defaults and checks."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -55,38 +55,13 @@ class Settings(BaseEstimator):
         engine: str = "auto",
         verbose: int = 0,
     ):
-        self.n_estimators = n_estimators
-        self.learning_rate = learning_rate
-        self.loss = loss
-        self.featurizer = featurizer
-        self.width = width
-        self.depth = depth
-        self.activation = activation
-        self.method = method
-        self.optimizer = optimizer
-        self.step_size = step_size
-        self.max_steps = max_steps
-        self.tol = tol
-        self.batch_size = batch_size
-        self.encoding = encoding
-        self.inherit = inherit
-        self.max_features = max_features
-        self.candidates = candidates
-        self.reg_lambda = reg_lambda
-        self.reg_theta = reg_theta
-        self.rho_accept = rho_accept
-        self.rho_small = rho_small
-        self.gamma_up = gamma_up
-        self.gamma_down = gamma_down
-        self.early_stopping_rounds = early_stopping_rounds
-        self.validation_fraction = validation_fraction
-        self.eval_metric = eval_metric
-        self.warm_start = warm_start
-        self.callbacks = callbacks
-        self.random_state = random_state
-        self.dtype = dtype
-        self.engine = engine
-        self.verbose = verbose
+        for name, value in locals().items():
+            if name not in ("self", "__class__"):
+                setattr(self, name, value)
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
 
     def _check_settings(self) -> Any:
         """Raise an error that names the parameter if one makes no sense; return the loss where it is known already."""
