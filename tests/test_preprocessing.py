@@ -3,9 +3,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vpboost.estimators import parts
 from vpboost.estimators.metrics import score_function
-from vpboost.tables import canonical
-from vpboost.tables.canonical import canonical_rows
+from vpboost.estimators.parts import canonical_rows
 from vpboost.tables.encoder import InputEncoder
 from vpboost.tables.frames import read_table
 from vpboost.tables.targets import TargetScaler
@@ -79,7 +79,7 @@ def test_canonical_rows_merge_and_sort(monkeypatch):
     np.testing.assert_array_equal(rows, [1, 0])
     np.testing.assert_array_equal(weight, [2.0, 4.0])
     np.testing.assert_array_equal(groups, [0, 1])
-    monkeypatch.setattr(canonical, "MOST_SORTED", 2)
+    monkeypatch.setattr(parts, "MOST_SORTED", 2)
     rows, weight, groups = canonical_rows(X, y, np.array([1.0, 2.0, 3.0, 0.0]))
     monkeypatch.undo()
     np.testing.assert_array_equal(rows, [0, 1, 2])

@@ -7,7 +7,7 @@ from vpboost.estimators import base, parts
 from vpboost.losses import SquaredError
 from vpboost.numerics.blocks import Layout
 from vpboost.numerics.rows import Rows, chunks
-from vpboost.tables import canonical, encoder
+from vpboost.tables import encoder
 from vpboost.tables import rows as table_rows
 from vpboost.tables.streams import read_stream
 
@@ -25,7 +25,6 @@ def little_is_much(monkeypatch):
     """Treat tables of more than 100 rows as too large to copy, and let few of them race."""
     for module in (encoder, table_rows, parts, base):
         monkeypatch.setattr(module, "MANY_ROWS", 100)
-    monkeypatch.setattr(canonical, "MOST_SORTED", 50)
     monkeypatch.setattr(parts, "MOST_SORTED", 50)
 
 
@@ -89,7 +88,7 @@ def test_few_weighted_rows_of_a_large_table_are_all_used(little_is_much):
     X, y = table()
     weight = np.zeros(500)
     weight[1::20] = 1.0
-    rows, weight, _ = canonical.canonical_rows(X, y[:, None], weight)
+    rows, weight, _ = parts.canonical_rows(X, y[:, None], weight)
     assert len(rows) == len(weight) == 25
 
 

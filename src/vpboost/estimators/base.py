@@ -23,7 +23,7 @@ from ..tables.targets import TargetScaler
 from .checks import Checks
 from .metrics import Score, score_function
 from .parts import Part, hold_out, merged
-from .plan import FitPlan, make_plan, rate_of
+from .plan import FitPlan, engine_of, learner_factory, rate_of, training_of, trust_region_of
 from .portfolio import PILOT_RATE, RACE_ROWS, Profile, fallback, profiles
 from .prediction import AccurateEnsemble, LightEnsemble
 from .race import race
@@ -159,10 +159,21 @@ class BaseVPBoost(Checks):
             None if held_out is None else held_out.encoded(encoder, self.dtype),
         )
 
-    def _plan_for(self, profile: Profile, encoder: InputEncoder, encoded: Part, rate: float) -> FitPlan:
+    def _plan_for(self, profile: Profile, encoder: InputEncoder, train: Part, rate: float) -> FitPlan:
+        """Return the plan for a profile and encoded training data."""
+        loss, scaled = self.loss_, train.scaled
+        coupled = loss.couples_outputs and loss.n_outputs(scaled) > 1
         metric = score_function(self.eval_metric, self._is_classifier)
-        score = None if metric is None else partial(self._score, metric)
-        return make_plan(self, profile, self.loss_, self.target_scaler_, encoder, encoded, rate, score)
+        return FitPlan(
+            *(profile, loss, self.target_scaler_, encoder),
+            factory=learner_factory(self, train.n_rows, profile, encoder.sources_),
+            training=training_of(self, train.n_rows, profile.inherit, 1 if scaled.ndim == 1 else scaled.shape[1]),
+            trust_region=trust_region_of(self, rate),
+            engine=engine_of(self, np.shape(train.inputs), coupled),
+            dtype=self.dtype,
+            eval_metric=self.eval_metric,
+            metric=None if metric is None else partial(self._score, metric),
+        )
 
     def _score(self, metric: Score, part: Part, raw: np.ndarray) -> float:
         """Return the score of raw predictions for a part."""
@@ -232,7 +243,7 @@ class BaseVPBoost(Checks):
         """Set the fitted attributes."""
         if boosted.status.startswith("interrupted"):
             warnings.warn(f"fit {boosted.status}; the model of those stages is kept", UserWarning, stacklevel=4)
-        target: Any = run.train.scaled
+        target = run.train.scaled
         if boosted.history and not boosted.ensemble.n_learners and (target != target[:1]).any():
             warnings.warn(
                 "no learner was accepted: the model predicts a constant (is nothing to be learnt from X, or does the "

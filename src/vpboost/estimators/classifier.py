@@ -15,6 +15,7 @@ from ..predictor import logits, probabilities
 from .base import BaseVPBoost
 from .checks import of_order_one, unmasked
 from .parameters import PARAMETERS
+from .settings import with_parameter
 
 
 class VPBoostClassifier(ClassifierMixin, BaseVPBoost):
@@ -33,46 +34,12 @@ class VPBoostClassifier(ClassifierMixin, BaseVPBoost):
     True
     """
 
-    def __init__(
-        self,
-        *,
-        n_estimators: int = 300,
-        learning_rate: Any = "auto",
-        loss: Any = None,
-        featurizer: Any = "mlp",
-        width: int | None = None,
-        depth: int | None = None,
-        activation: Any = None,
-        method: str = "vp",
-        optimizer: Any = "adam",
-        step_size: float | None = None,
-        max_steps: Any = "auto",
-        tol: float | None = None,
-        batch_size: Any = "auto",
-        encoding: str = "auto",
-        inherit: Any = "auto",
-        max_features: Any = "auto",
-        candidates: int = 1,
-        reg_lambda: float = 1e-4,
-        reg_theta: float = 0.0,
-        rho_accept: float = 0.0,
-        rho_small: float = 0.1,
-        gamma_up: float = 4.0,
-        gamma_down: float = 1.0,
-        early_stopping_rounds: Any = "auto",
-        validation_fraction: float = 0.15,
-        eval_metric: Any = None,
-        class_weight: Any = None,
-        warm_start: bool = False,
-        callbacks: list | None = None,
-        random_state: Any = 0,
-        dtype: str = "float32",
-        engine: str = "auto",
-        verbose: int = 0,
-    ):
-        shared = {name: value for name, value in locals().items() if name not in ("self", "class_weight", "__class__")}
-        super().__init__(**shared)
+    def __init__(self, *, class_weight: Any = None, **parameters: Any):
+        super().__init__(**parameters)
         self.class_weight = class_weight
+
+    # what scikit-learn and notebooks read
+    __init__.__signature__ = with_parameter(BaseVPBoost, "class_weight")  # type: ignore[attr-defined]
 
     _is_classifier = True
 

@@ -5,10 +5,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..numerics.rows import MANY_ROWS, Rows
-from ..tables.canonical import MOST_SORTED, canonical_rows
 from ..tables.encoder import InputEncoder
 from ..tables.frames import Table
 from ..tables.rows import n_rows, take
+
+#: Larger tables are not sorted, which would cost more than it is worth.
+MOST_SORTED = 20_000
 
 
 class Part(NamedTuple):
@@ -17,7 +19,7 @@ class Part(NamedTuple):
     inputs: Any  #: a table, an array or a source of rows; encoded or not
     target: np.ndarray  #: in the user's units, or numbers of classes
     weight: np.ndarray
-    scaled: np.ndarray | None = None  #: targets as the loss sees them
+    scaled: Any = None  #: targets as the loss sees them
 
     @property
     def n_rows(self) -> int:
@@ -37,9 +39,8 @@ class Part(NamedTuple):
 
     def encoded(self, encoder: InputEncoder, dtype: Any) -> "Part":
         """Return the part with inputs as the learners see them; very large ones are encoded when asked for."""
-        scaled: Any = self.scaled
         if n_rows(self.inputs) > MANY_ROWS and not isinstance(self.inputs, Table):
-            scaled = scaled if scaled.dtype.kind == "i" else scaled.astype(dtype)
+            scaled = self.scaled if self.scaled.dtype.kind == "i" else self.scaled.astype(dtype)
             return self._replace(inputs=Rows(self.inputs, encode=encoder.transform), scaled=scaled)
         return self._replace(inputs=encoder.transform(self.inputs))
 
@@ -55,6 +56,26 @@ def merged(part: Part) -> tuple[Part, np.ndarray]:
     if len(rows) == n_rows(part.inputs) > MOST_SORTED:
         return part._replace(weight=weight), groups  # as it is: a copy would take memory
     return Part(take(part.inputs, rows), part.target[rows], weight), groups
+
+
+def canonical_rows(X: Any, target: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return which rows to keep, none of weight zero, equal ones merged, in sorted order; their weights; their groups.
+
+    Rows of one group have equal inputs (and different targets): a split into parts should keep them together.
+
+    A model then depends neither on the order of the rows nor on whether a row is repeated or given more weight. Above
+    ``MOST_SORTED`` rows only those of weight zero are dropped.
+    """
+    kept = np.flatnonzero(weight > 0)
+    if len(kept) > MOST_SORTED:
+        return kept, weight if len(kept) == len(weight) else weight[kept], np.arange(len(kept), dtype=np.int32)
+    part = take(X, kept)
+    encoded = InputEncoder().fit(part, weight[kept]).transform(part)
+    inputs, outputs = encoded.reshape(len(kept), -1), target[kept].reshape(len(kept), -1)
+    table = np.concatenate([inputs, outputs], axis=1)
+    _, first, inverse = np.unique(table, axis=0, return_index=True, return_inverse=True)
+    _, group = np.unique(inputs[first], axis=0, return_inverse=True)
+    return kept[first], np.bincount(inverse.reshape(-1), weights=weight[kept]), group.reshape(-1)
 
 
 def hold_out(

@@ -44,53 +44,20 @@ class FitPlan:
     metric: Callable[[Part, np.ndarray], float] | None  #: of a part and raw predictions for it; None for the loss
 
 
-def make_plan(
-    settings: Any,
-    profile: Profile,
-    loss: Loss,
-    scaler: TargetScaler,
-    encoder: InputEncoder,
-    train: Part,
-    rate: float,
-    metric: Callable[[Part, np.ndarray], float] | None,
-) -> FitPlan:
-    """Return the plan for a profile; ``settings`` has the estimator's parameters, ``train`` encoded training data."""
-    scaled: Any = train.scaled
-    coupled = loss.couples_outputs and loss.n_outputs(scaled) > 1
-    n_outputs = 1 if scaled.ndim == 1 else scaled.shape[1]
-    return FitPlan(
-        profile,
-        loss,
-        scaler,
-        encoder,
-        factory=learner_factory(settings, train.n_rows, profile, encoder.sources_),
-        training=training_of(settings, train.n_rows, profile.inherit, n_outputs),
-        trust_region=trust_region_of(settings, rate),
-        engine=engine_of(settings, np.shape(train.inputs), coupled),
-        dtype=settings.dtype,
-        eval_metric=settings.eval_metric,
-        metric=metric,
-    )
-
-
 def training_of(settings: Any, n: int, inherit: float = 0.0, n_outputs: int = 1) -> Training:
     """Return how learners are trained on ``n`` rows."""
     batch = (None if n <= 8192 else 4096) if settings.batch_size == "auto" else plain_number(settings.batch_size)
     # longer training of the learners overfits small tables
     few = n < FEW_TO_LEARN_FROM
     steps = (30 if few else 50) if settings.max_steps == "auto" else plain_number(settings.max_steps)
-    return Training(
-        method=settings.method,
-        max_steps=steps,
-        tol=plain_number(settings.tol),
-        optimizer=settings.optimizer,
-        step_size=plain_number(settings.step_size),
-        batch_size=batch,
-        reg_theta=plain_number(settings.reg_theta),
-        candidates=plain_number(settings.candidates),
-        inherit=inherit,
-        sketch=SKETCH if settings.method == "vp" and n_outputs >= 2 * SKETCH else None,
-    )
+    sketch = SKETCH if settings.method == "vp" and n_outputs >= 2 * SKETCH else None
+    given = parameters_of(settings, "method", "tol", "optimizer", "step_size", "reg_theta", "candidates")
+    return Training(max_steps=steps, batch_size=batch, inherit=inherit, sketch=sketch, **given)
+
+
+def parameters_of(settings: Any, *names: str) -> dict[str, Any]:
+    """Return parameters by name, NumPy's numbers as Python's."""
+    return {name: plain_number(getattr(settings, name)) for name in names}
 
 
 def engine_of(settings: Any, shape: tuple[int, ...], coupled: bool) -> str:
@@ -110,21 +77,14 @@ def rate_of(settings: Any, n: int) -> float:
 
 def trust_region_of(settings: Any, rate: float) -> TrustRegion:
     """Return the settings of the trust region."""
-    return TrustRegion(
-        reg_lambda=plain_number(settings.reg_lambda),
-        rho_accept=plain_number(settings.rho_accept),
-        rho_small=plain_number(settings.rho_small),
-        gamma_up=plain_number(settings.gamma_up),
-        gamma_down=plain_number(settings.gamma_down),
-        rate=rate,
-        lambda_low=min(plain_number(settings.reg_lambda), 1e-12),
-    )
+    given = parameters_of(settings, "reg_lambda", "rho_accept", "rho_small", "gamma_up", "gamma_down")
+    return TrustRegion(**given, rate=rate, lambda_low=min(given["reg_lambda"], 1e-12))
 
 
 def factory_of(settings: Any, n: int) -> Factory:
     """Return the featurizer factory; a named one gets width, depth and activation where it takes them."""
-    given = {"width": settings.width, "depth": settings.depth, "activation": settings.activation}
-    given = {name: plain_number(value) for name, value in given.items() if value is not None}
+    given = parameters_of(settings, "width", "depth", "activation")
+    given = {name: value for name, value in given.items() if value is not None}
     if isinstance(settings.featurizer, str):
         return named_factory(settings.featurizer, given, width=16 if n < 10_000 else 32)
     if not callable(settings.featurizer):

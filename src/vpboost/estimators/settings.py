@@ -1,5 +1,6 @@
 """The parameters of the estimators: their names, defaults and checks."""
 
+import inspect
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -97,3 +98,10 @@ class Settings(BaseEstimator):
         training_of(self, 1), trust_region_of(self, rate_of(self, 1)), factory_of(self, 1)
         score_function(self.eval_metric, self._is_classifier)
         return self._named_loss()
+
+
+def with_parameter(kind: type, name: str) -> inspect.Signature:
+    """Return the signature of a class's constructor with one more parameter, by default None."""
+    known = inspect.signature(kind.__init__)  # type: ignore[misc]
+    more = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None)
+    return known.replace(parameters=[*known.parameters.values(), more])

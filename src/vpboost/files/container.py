@@ -189,7 +189,7 @@ def compact(value: Any) -> str:
 
 
 def plain_number(value: Any) -> Any:
-    """Return NumPy's numbers, as grids of parameters hold them, as Python's."""
+    """Return a number of NumPy's, which JSON cannot hold, as Python's."""
     if isinstance(value, np.generic) and value.dtype.kind in "biuf":
         return value.item()
     raise TypeError(f"{brief(value)} of type {type(value).__name__} cannot be saved")
