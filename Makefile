@@ -4,19 +4,26 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint types benchmark performance experiments clean
+.PHONY: demo test test-slow test-all lint types benchmark performance experiments clean
 
 ## Train VPBoost on the paper's three 2D tasks, print a table and write demo.png.
 demo: $(READY)
 	$(BIN)/vpboost demo
 
-## Run the test suite, doctests included.
+## Run the tests, doctests included.
 test: $(READY)
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto -m "not slow"
+
+## The tests that take long: kills, threads, whole processes, real data, experiments.
+test-slow: $(READY)
+	$(BIN)/python -m pytest -n auto -m slow
+
+test-all: test test-slow
 
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
 
 types: $(READY)
 	$(BIN)/mypy

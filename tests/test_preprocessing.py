@@ -8,7 +8,7 @@ from vpboost.estimators.metrics import score_function
 from vpboost.estimators.parts import canonical_rows
 from vpboost.tables.encoder import InputEncoder
 from vpboost.tables.frames import read_table
-from vpboost.tables.targets import TargetScaler
+from vpboost.tables.scaling import TargetScaler
 
 
 @given(

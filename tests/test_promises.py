@@ -9,8 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 from vpboost import PseudoHuber, Quantile, VPBoostClassifier, VPBoostRegressor, load_model
 from vpboost.estimators.prediction import AccurateEnsemble
 from vpboost.predictor import FARTHEST, standardise
-from vpboost.tables.statistics import statistics
-from vpboost.tables.targets import TargetScaler, robust_statistics
+from vpboost.tables.scaling import TargetScaler, robust_statistics, statistics
 
 PLAIN = {"n_estimators": 8, "learning_rate": 0.5, "encoding": "plain", "inherit": 0.0, "max_features": None}
 RNG = np.random.default_rng(0)

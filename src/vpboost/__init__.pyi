@@ -1,66 +1,39 @@
-"""The public names, and where each of them lives."""
+"""The public names, and where each of them lives (``X as X`` tells type checkers that X is public)."""
 
-from . import callbacks, datasets, export, featurizers, losses, plotting, predictor
-from ._version import __version__
-from .core.boosting import boost
-from .core.ensemble import Ensemble
-from .core.records import Boosted, Record, Stage
-from .core.refit import refit
-from .core.trust_region import TrustRegion
-from .core.weak_learner import Training
-from .engine import cache_compilation
-from .estimators import VPBoostClassifier, VPBoostRegressor, load_model
-from .featurizers import MLP, RBF, BSpline, ConvNet, Fourier, ResNet
-from .files.container import ModelFileError
-from .losses import (
-    BinaryCrossEntropy,
-    CustomLoss,
-    Gamma,
-    Loss,
-    MulticlassCrossEntropy,
-    Poisson,
-    PseudoHuber,
-    Quantile,
-    SquaredError,
-    Tweedie,
-)
-
-__all__ = [
-    "MLP",
-    "RBF",
-    "BSpline",
-    "BinaryCrossEntropy",
-    "Boosted",
-    "ConvNet",
-    "CustomLoss",
-    "Ensemble",
-    "Fourier",
-    "Gamma",
-    "Loss",
-    "ModelFileError",
-    "MulticlassCrossEntropy",
-    "Poisson",
-    "PseudoHuber",
-    "Quantile",
-    "Record",
-    "ResNet",
-    "SquaredError",
-    "Stage",
-    "Training",
-    "TrustRegion",
-    "Tweedie",
-    "VPBoostClassifier",
-    "VPBoostRegressor",
-    "__version__",
-    "boost",
-    "cache_compilation",
-    "callbacks",
-    "datasets",
-    "export",
-    "featurizers",
-    "load_model",
-    "losses",
-    "plotting",
-    "predictor",
-    "refit",
-]
+from . import callbacks as callbacks
+from . import datasets as datasets
+from . import export as export
+from . import featurizers as featurizers
+from . import losses as losses
+from . import plotting as plotting
+from . import predictor as predictor
+from ._version import __version__ as __version__
+from .core.boosting import boost as boost
+from .core.ensemble import Ensemble as Ensemble
+from .core.records import Boosted as Boosted
+from .core.records import Record as Record
+from .core.records import Stage as Stage
+from .core.refit import refit as refit
+from .core.trust_region import TrustRegion as TrustRegion
+from .core.weak_learner import Training as Training
+from .engine import cache_compilation as cache_compilation
+from .estimators import VPBoostClassifier as VPBoostClassifier
+from .estimators import VPBoostRegressor as VPBoostRegressor
+from .estimators import load_model as load_model
+from .featurizers import MLP as MLP
+from .featurizers import RBF as RBF
+from .featurizers import BSpline as BSpline
+from .featurizers import ConvNet as ConvNet
+from .featurizers import Fourier as Fourier
+from .featurizers import ResNet as ResNet
+from .files.container import ModelFileError as ModelFileError
+from .losses import BinaryCrossEntropy as BinaryCrossEntropy
+from .losses import CustomLoss as CustomLoss
+from .losses import Gamma as Gamma
+from .losses import Loss as Loss
+from .losses import MulticlassCrossEntropy as MulticlassCrossEntropy
+from .losses import Poisson as Poisson
+from .losses import PseudoHuber as PseudoHuber
+from .losses import Quantile as Quantile
+from .losses import SquaredError as SquaredError
+from .losses import Tweedie as Tweedie

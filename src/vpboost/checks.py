@@ -41,4 +41,5 @@ def check_one_of(name: str, value: Any, allowed: Iterable[str]) -> None:
 
 def plain_number(value: Any) -> Any:
     """Return NumPy's numbers, as grids of parameters hold them, as Python's."""
-    return value.item() if isinstance(value, np.generic) else value
+    scalar = isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0)
+    return value.item() if scalar else value

@@ -11,9 +11,13 @@ from ..files.container import ModelFileError
 from .errors import CommandError
 from .outputs import check_folder, standard_output, table_format, write_table
 from .summary import read_model_file, summary_of
-from .training import labels_of, train
 
-__all__ = ["demo", "evaluate", "export", "inspect", "predict", "train"]
+
+def train(options: argparse.Namespace) -> None:
+    """Fit a model to a table."""
+    from . import training
+
+    training.train(options)
 
 
 def predict(options: argparse.Namespace) -> None:
@@ -90,7 +94,7 @@ def evaluate(options: argparse.Namespace) -> None:
         raise CommandError(f"{options.table} has rows without a target; leave them out")
     X, y = inputs_of(model, frame, options.table), truth[target[0]] if len(target) == 1 else truth
     as_text = hasattr(model, "classes_") and model.classes_.dtype.kind in "OU"
-    y = labels_of(y, "classification" if hasattr(model, "classes_") else "regression", as_text)
+    y = tables.labels_of(y, "classification" if hasattr(model, "classes_") else "regression", as_text)
     found = measure(model, X, y)
     if options.report is not None:
         from ..plotting import report

@@ -6,7 +6,7 @@
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +23,7 @@ from ..core.trust_region import TrustRegion
 from ..core.weak_learner import Training
 from ..featurizers import MLP
 from ..losses import BinaryCrossEntropy, Loss, MulticlassCrossEntropy, SquaredError
+from ..predictor import logits
 
 
 class Task(NamedTuple):
@@ -85,6 +86,8 @@ def run(
     def scaler(x: np.ndarray) -> np.ndarray:
         return (x - mean) / spread
 
+    sizes: Any = {"max_steps": task.max_steps, "step_size": task.step_size}
+    training = Training(method=method, candidates=candidates or task.candidates, **sizes)
     began = time.perf_counter()
     fit = boost(
         scaler(data.x_train),
@@ -92,12 +95,7 @@ def run(
         loss=task.loss,
         featurizer=partial(MLP, width=4, depth=task.depth, init_scale=task.init_scale),
         n_learners=task.n_learners,
-        training=Training(
-            method=method,
-            max_steps=task.max_steps,
-            step_size=task.step_size,
-            candidates=task.candidates if candidates is None else candidates,
-        ),
+        training=training,
         trust_region=task.trust_region,
         validation=(scaler(data.x_val), data.y_val),
         seed=seed,
@@ -116,12 +114,7 @@ def evaluate(loss: Loss, ensemble: Ensemble, x: np.ndarray, y: np.ndarray) -> tu
         return error, 1 - error / float(np.var(y))
     with jax.enable_x64(True):
         values = np.asarray(loss.value(jnp.asarray(raw, dtype=jnp.float64), jnp.asarray(loss.prepare_targets(y))))
-    return float(np.mean(values)), float(np.mean(predicted_class(raw) == y))
-
-
-def predicted_class(raw: np.ndarray) -> np.ndarray:
-    """Return the most probable class from logits."""
-    return (raw[:, 0] > 0).astype(int) if raw.shape[1] == 1 else raw.argmax(axis=1)
+    return float(np.mean(values)), float(np.mean(logits(raw).argmax(axis=1) == y))
 
 
 def table_of(runs: list[Run]) -> Table:
@@ -188,11 +181,11 @@ def _draw_classes(row, vp: Run, gd: Run) -> None:  # type: ignore[no-untyped-def
     shown = {"cmap": colours, "vmin": 0, "vmax": n_classes - 1}
     row[0].scatter(*data.x_train.T, c=data.y_train, s=2, **shown)
     row[0].set(xlim=extent[:2], ylim=extent[2:], aspect="equal", title="truth")
-    regions = [predicted_class(r.fit.ensemble.predict(r.scaler(points))).reshape(201, 201) for r in (vp, gd)]
+    regions = [logits(r.fit.ensemble.predict(r.scaler(points))).argmax(axis=1).reshape(201, 201) for r in (vp, gd)]
     row[1].imshow(regions[0], origin="lower", extent=extent, **shown)
     row[1].set(title="VPBoost")
     for axis, one, region, label in ((row[2], vp, regions[0], "VPBoost"), (row[3], gd, regions[1], "GDBoost")):
-        wrong = predicted_class(one.fit.ensemble.predict(one.scaler(data.x_test))) != data.y_test
+        wrong = logits(one.fit.ensemble.predict(one.scaler(data.x_test))).argmax(axis=1) != data.y_test
         axis.imshow(region, origin="lower", extent=extent, alpha=0.35, **shown)
         axis.scatter(*data.x_test.T, c=data.y_test, s=3, **shown)
         axis.scatter(*data.x_test[wrong].T, s=45, facecolors="none", edgecolors="red")

@@ -250,3 +250,27 @@ def check_levels(column: Any, name: str) -> None:
         f"column {name!r} has {present.nunique()} different texts in {len(present)} rows, {what}; {way_out}"
         f"leave it out with --ignore {quoted}, or keep it with --categorical {quoted}"
     )
+
+
+def labels_of(y: Any, task: str, as_text: bool = False) -> Any:
+    """Return targets as the estimators take them; ``as_text`` is for models whose classes are texts."""
+    if task == "classification":
+        if y.ndim == 2:
+            raise CommandError("classification takes one --target")
+        if as_text or not is_number(y):
+            return y.astype(object).map(level_name)
+        if y.dtype.kind == "f" and np.abs(y).max() >= 2**53:
+            raise CommandError(
+                f"target {y.name!r} has labels too large to be told apart as numbers; put a letter before them"
+            )
+        whole = y.dtype.kind == "f" and (y == np.floor(y)).all()  # as whole numbers beside missing ones are read
+        return y.astype(int) if whole else y
+    for name, column in [(y.name, y)] if y.ndim == 1 else y.items():
+        if not is_number(column):
+            check_text(column, name, "a regression needs numbers")
+            if parse_dates(column).notna().all() or kind_of(column) != "text":
+                raise CommandError(
+                    f"target {name!r} holds dates; a regression needs numbers, such as days since a date"
+                )
+            raise CommandError(f"target {name!r} holds text; a regression needs numbers (--task classification?)")
+    return y

@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import itertools
 import sys
 import tempfile
 import time
@@ -11,8 +12,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..predictor import level_name
+from .. import VPBoostClassifier, VPBoostRegressor, callbacks, losses
+from ..engine import cache_unless_set
+from ..estimators.parts import hold_out
+from ..estimators.portfolio import LEAST_ROWS
+from ..estimators.regressor import REGRESSION_LOSSES
+from ..files.checkpoint import CheckpointError
 from ..suggest import did_you_mean
+from . import reading, tables
 from .errors import CommandError
 from .interrupts import Interrupts
 from .options import parameters_of
@@ -33,10 +40,6 @@ class Data(NamedTuple):
 
 def train(options: argparse.Namespace) -> None:
     """Fit a model to a table."""
-    from ..engine import cache_unless_set
-    from ..files.checkpoint import CheckpointError
-    from . import reading
-
     cache_unless_set()
     check_columns(options)
     if options.report is not None:
@@ -46,7 +49,7 @@ def train(options: argparse.Namespace) -> None:
     data = training_data(frame, options, options.table)
     task = find_task(data.y, options)
     model = new_model(options, task)
-    n_rows, data = len(data.X), data._replace(y=labels_of(data.y, task))
+    n_rows, data = len(data.X), data._replace(y=tables.labels_of(data.y, task))
     data, held_out, about = split(data, model, options, form, task)
     resume = options.checkpoint if options.checkpoint and Path(options.checkpoint).exists() else None
     began = time.perf_counter()
@@ -99,10 +102,6 @@ def split(data: Data, model: Any, options: argparse.Namespace, form: Any, task: 
     A report should be about rows that were not trained on. Where the estimator would set some aside by itself, they are
     set aside here.
     """
-    from ..estimators.parts import hold_out
-    from ..estimators.portfolio import LEAST_ROWS
-    from . import reading, tables
-
     rounds = model.early_stopping_rounds
     use = "" if rounds is None else ", which chose the stage to stop at"
     if options.validation is not None:
@@ -110,7 +109,7 @@ def split(data: Data, model: Any, options: argparse.Namespace, form: Any, task: 
         labels = options.target if np.asarray(data.y).dtype.kind in "OU" else []
         frame = reading.read_table(options.validation, form.reading(*text, *labels))
         held_out = training_data(frame, options, options.validation, data.X)
-        held_out = held_out._replace(y=labels_of(held_out.y, task))
+        held_out = held_out._replace(y=tables.labels_of(held_out.y, task))
         return data, held_out, f"the rows of {options.validation}{use}"
     trained_on = data, None, "the rows trained on (expect larger errors on new ones)"
     few = rounds is None or (rounds == "auto" and len(data.X) < LEAST_ROWS)
@@ -130,22 +129,14 @@ def check_columns(options: argparse.Namespace) -> None:
         raise CommandError(f"--target {options.target[-1]} is given twice")
     roles = {"--target": options.target, "--weight": [options.weight]}
     roles.update({"--ignore": options.ignore, "--categorical": options.categorical})
-    for first, second in (
-        ("--target", "--weight"),
-        ("--target", "--ignore"),
-        ("--target", "--categorical"),
-        ("--weight", "--categorical"),
-        ("--ignore", "--categorical"),
-    ):
+    for first, second in itertools.combinations(roles, 2):
         both = [name for name in roles[first] if name is not None and name in roles[second]]
-        if both:
+        if both and (first, second) != ("--weight", "--ignore"):  # a weight is no input in any case
             raise CommandError(f"column {both[0]!r} is given as {first} and as {second}; leave out one of them")
 
 
 def new_model(options: argparse.Namespace, task: str) -> Any:
     """Return the estimator that the command line asks for."""
-    from .. import VPBoostClassifier, VPBoostRegressor, callbacks
-
     parameters = {**parameters_of(options), **loss_of(options, task)}
     watching: list[Any] = []
     if options.time_limit is not None:
@@ -162,9 +153,6 @@ def new_model(options: argparse.Namespace, task: str) -> Any:
 
 def loss_of(options: argparse.Namespace, task: str) -> dict[str, Any]:
     """Return the parameter ``loss``, if the command line gives one."""
-    from .. import losses
-    from ..estimators.regressor import REGRESSION_LOSSES
-
     name = parameters_of(options).get("loss")
     forms = (
         ("--quantile", "quantile", losses.Quantile, options.quantile),
@@ -189,8 +177,6 @@ def loss_of(options: argparse.Namespace, task: str) -> dict[str, Any]:
 
 def training_data(frame: Any, options: argparse.Namespace, name: str, like: Any = None) -> Data:
     """Return inputs, targets and weights; inputs are all columns that are nothing else, or those of ``like``."""
-    from . import tables
-
     used = [*options.target, *([options.weight] if options.weight else [])]
     columns = None if like is None else list(like.columns)
     tables.take_columns(frame, [*used, *(columns or [*options.ignore, *options.categorical])], name)
@@ -228,8 +214,6 @@ def find_task(y: Any, options: argparse.Namespace) -> str:
 
     Text, true and false, or few whole numbers are classes.
     """
-    from . import tables
-
     if options.task != "auto":
         return options.task
     numbers = (options.quantile, options.tweedie_power)
@@ -253,29 +237,3 @@ def find_task(y: Any, options: argparse.Namespace) -> str:
         print(f"vpboost: {y.name!r} has {n_values} different whole numbers, taken {hint}", file=sys.stderr)
         return "classification"
     return "regression"
-
-
-def labels_of(y: Any, task: str, as_text: bool = False) -> Any:
-    """Return targets as the estimators take them; ``as_text`` is for models whose classes are texts."""
-    from . import tables
-
-    if task == "classification":
-        if y.ndim == 2:
-            raise CommandError("classification takes one --target")
-        if as_text or not tables.is_number(y):
-            return y.astype(object).map(level_name)
-        if y.dtype.kind == "f" and np.abs(y).max() >= 2**53:
-            raise CommandError(
-                f"target {y.name!r} has labels too large to be told apart as numbers; put a letter before them"
-            )
-        whole = y.dtype.kind == "f" and (y == np.floor(y)).all()  # as whole numbers beside missing ones are read
-        return y.astype(int) if whole else y
-    for name, column in [(y.name, y)] if y.ndim == 1 else y.items():
-        if not tables.is_number(column):
-            tables.check_text(column, name, "a regression needs numbers")
-            if tables.parse_dates(column).notna().all() or tables.kind_of(column) != "text":
-                raise CommandError(
-                    f"target {name!r} holds dates; a regression needs numbers, such as days since a date"
-                )
-            raise CommandError(f"target {name!r} holds text; a regression needs numbers (--task classification?)")
-    return y

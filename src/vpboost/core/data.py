@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 
 from ..losses import Loss
 from ..numerics.blocks import Layout, rows_per_block
-from ..numerics.rows import chunks, is_source
+from ..numerics.rows import Rows, chunks
 
 #: Training inputs that featurizer factories get to see, at the most.
 SAMPLE_ROWS = 1024
@@ -111,14 +111,14 @@ def prepare_validation(validation: tuple, loss: Loss, dtype: Any, training: Data
 
 def check_inputs(x: Any, name: str) -> Any:
     """Return ``x`` as a finite numeric array or source with at least one row; raise an error naming it otherwise."""
-    inputs = x if is_source(x) else np.asarray(x)
-    if not is_source(x) and inputs.dtype.kind not in "biuf":
+    inputs: Any = x if isinstance(x, Rows) else np.asarray(x)
+    if not isinstance(x, Rows) and inputs.dtype.kind not in "biuf":
         raise TypeError(f"{name} must be numeric, got dtype {inputs.dtype}")
     if inputs.ndim < 2:
         raise ValueError(f"{name} must have one row per sample (at least 2-D), got shape {inputs.shape}")
     if 0 in inputs.shape:
         raise ValueError(f"{name} must not be empty, got shape {inputs.shape}")
-    if not is_source(x) and not all(np.all(np.isfinite(part)) for part in chunks(inputs)):
+    if not isinstance(x, Rows) and not all(np.all(np.isfinite(part)) for part in chunks(inputs)):
         raise ValueError(f"{name} must be finite, got NaN or infinity")
     return inputs
 

@@ -18,8 +18,7 @@ from ..files.checkpoint import read_facts
 from ..numerics.rows import MANY_ROWS, chunks
 from ..tables.encoder import InputEncoder
 from ..tables.frames import Table
-from ..tables.rows import n_rows
-from ..tables.targets import TargetScaler
+from ..tables.scaling import TargetScaler
 from .checks import Checks
 from .metrics import Score, score_function
 from .parts import Part, hold_out, merged
@@ -328,7 +327,7 @@ class BaseVPBoost(Checks):
 
     def _raw(self, X: Any) -> np.ndarray:
         inputs = self._known_inputs(X)
-        if n_rows(inputs) > MANY_ROWS and not isinstance(inputs, Table):
+        if inputs.shape[0] > MANY_ROWS and not isinstance(inputs, Table):
             transform = self.input_encoder_.transform
             parts = [self._accurate.predict(transform(part)) for part in chunks(inputs, MANY_ROWS)]
             return np.concatenate(parts).astype(float)

@@ -19,7 +19,6 @@ from ..tables.frames import (
     read_table,
     table_of_batch,
 )
-from ..tables.rows import n_rows
 from ..tables.streams import is_stream, read_stream
 from .parts import Part, hold_out
 from .portfolio import LEAST_ROWS, Profile, fix
@@ -108,8 +107,8 @@ class Checks(Settings):
             X, y, self._file_columns = read_stream(X, y, self._file_columns)
         inputs, target = self._check_inputs(X, reset), self._check_target(y, reset)
         self.target_names_ = names if reset else self.target_names_
-        if len(target) != n_rows(inputs):
-            raise ValueError(f"X and y must have as many rows, got {n_rows(inputs)} and {len(target)}")
+        if len(target) != inputs.shape[0]:
+            raise ValueError(f"X and y must have as many rows, got {inputs.shape[0]} and {len(target)}")
         return Part(inputs, target, self._check_weight(sample_weight, y, len(target), "sample_weight"))
 
     def _check_inputs(self, X: Any, reset: bool) -> Any:
@@ -188,8 +187,8 @@ class Checks(Settings):
             raise ValueError("sample_weight_val goes with X_val and y_val, which are not given")
         if X_val is not None:
             inputs, target = self._check_inputs(X_val, reset=False), self._check_target(y_val, reset=False)
-            if len(target) != n_rows(inputs):
-                raise ValueError(f"X_val and y_val must have as many rows, got {n_rows(inputs)} and {len(target)}")
+            if len(target) != inputs.shape[0]:
+                raise ValueError(f"X_val and y_val must have as many rows, got {inputs.shape[0]} and {len(target)}")
             return data, Part(inputs, target, self._check_weight(w_val, y_val, len(target), "sample_weight_val"))
         too_few = self.early_stopping_rounds == "auto" and data.n_rows < LEAST_ROWS
         if self.early_stopping_rounds is None or too_few:

@@ -7,7 +7,7 @@ import numpy as np
 from ..numerics.rows import MANY_ROWS, Rows
 from ..tables.encoder import InputEncoder
 from ..tables.frames import Table
-from ..tables.rows import n_rows, take
+from ..tables.rows import take
 
 #: Larger tables are not sorted, which would cost more than it is worth.
 MOST_SORTED = 20_000
@@ -39,7 +39,7 @@ class Part(NamedTuple):
 
     def encoded(self, encoder: InputEncoder, dtype: Any) -> "Part":
         """Return the part with inputs as the learners see them; very large ones are encoded when asked for."""
-        if n_rows(self.inputs) > MANY_ROWS and not isinstance(self.inputs, Table):
+        if self.inputs.shape[0] > MANY_ROWS and not isinstance(self.inputs, Table):
             scaled = self.scaled if self.scaled.dtype.kind == "i" else self.scaled.astype(dtype)
             return self._replace(inputs=Rows(self.inputs, encode=encoder.transform), scaled=scaled)
         return self._replace(inputs=encoder.transform(self.inputs))
@@ -53,7 +53,7 @@ class Part(NamedTuple):
 def merged(part: Part) -> tuple[Part, np.ndarray]:
     """Return the rows in an order of their own, equal ones merged, and groups of equal inputs."""
     rows, weight, groups = canonical_rows(part.inputs, part.target, part.weight)
-    if len(rows) == n_rows(part.inputs) > MOST_SORTED:
+    if len(rows) == part.inputs.shape[0] > MOST_SORTED:
         return part._replace(weight=weight), groups  # as it is: a copy would take memory
     return Part(take(part.inputs, rows), part.target[rows], weight), groups
 

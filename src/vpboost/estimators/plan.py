@@ -14,7 +14,7 @@ from ..core.weak_learner import Training
 from ..featurizers import Factory, SomeColumns, named_factory
 from ..losses import Loss
 from ..tables.encoder import InputEncoder
-from ..tables.targets import TargetScaler
+from ..tables.scaling import TargetScaler
 from .parts import Part
 from .portfolio import Profile
 

@@ -29,7 +29,8 @@ class LightEnsemble:
     def __init__(self, ensemble: Ensemble):
         self.constant, self.weights = np.asarray(ensemble.constant, float), np.asarray(ensemble.weights, float)
         self.description = describe_featurizer(ensemble.featurizers)
-        self.theta = {name: as_plain(leaf) for name, leaf in named_arrays(ensemble.featurizers).items()}
+        theta = {name: np.asarray(leaf) for name, leaf in named_arrays(ensemble.featurizers).items()}
+        self.theta = {name: a.astype(float) if a.dtype.kind == "f" else a for name, a in theta.items()}
         self.most_rows = FEW_ROWS
         if ensemble.n_learners and kind_described(self.description).quick_in_numpy:
             self.most_rows = int(np.clip(MOST_WORK // max(ensemble.n_parameters, 1), FEW_ROWS, MORE_ROWS))
@@ -47,11 +48,6 @@ class LightEnsemble:
         with np.errstate(all="ignore"):  # far away, parts of an activation may overflow
             parts = [x[i : i + ROWS_AT_ONCE] for i in range(0, max(len(x), 1), ROWS_AT_ONCE)]
             return np.concatenate([evaluate(np.asarray(part, float)) for part in parts])
-
-
-def as_plain(array: Any) -> np.ndarray:
-    """Return an array for NumPy, numbers in double precision."""
-    return np.asarray(array, float if np.issubdtype(array.dtype, np.floating) else None)
 
 
 class AccurateEnsemble:

@@ -126,11 +126,11 @@ def check_size(description: dict[str, Any], input_shape: tuple[int, ...]) -> Non
     while isinstance(description.get("featurizer"), dict):
         description = description["featurizer"]
     kind = KINDS.get(description["type"])
-    if kind is not None and kind.check is not None:
-        try:
+    try:
+        if kind is not None and kind.check is not None:
             kind.check(description["options"], input_shape)
-        except ValueError as error:
-            raise ModelFileError(str(error)) from error
+    except ValueError as error:
+        raise ModelFileError(str(error)) from error
 
 
 def template(factory: Factory, input_shape: tuple[int, ...], dtype: Any) -> Any:

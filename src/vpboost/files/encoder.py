@@ -6,7 +6,7 @@ import numpy as np
 
 from ..tables.encoder import Categories, Extra, InputEncoder
 from ..tables.encodings import ENCODINGS, Cycles, NormalScore, Steps
-from ..tables.targets import TargetScaler
+from ..tables.scaling import TargetScaler
 from .container import brief
 from .reader import Reader
 

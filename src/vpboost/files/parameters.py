@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from ..checks import plain_number
 from .container import brief
 from .describe import describe_factory, factory_of
 from .reader import Reader
@@ -22,7 +23,7 @@ def stored_parameters(parameters: dict[str, Any], custom: bool) -> tuple[dict[st
     stored: dict[str, Any] = {}
     dropped = []
     for name, value in parameters.items():
-        value = plain(value)
+        value = plain_number(value)
         if is_scalar(value):
             stored[name] = value
         elif name == "featurizer" and describe_factory(value) is not None:
@@ -32,7 +33,7 @@ def stored_parameters(parameters: dict[str, Any], custom: bool) -> tuple[dict[st
         elif name == "dtype":
             stored[name] = np.dtype(value).name
         elif name == "class_weight" and is_plain_dict(value):
-            stored[name] = {"pairs": [[plain(k), float(v)] for k, v in value.items()]}
+            stored[name] = {"pairs": [[plain_number(k), float(v)] for k, v in value.items()]}
         else:
             dropped.append(name)
     return stored, dropped
@@ -69,15 +70,6 @@ def loaded_parameters(reader: Reader, defaults: dict[str, Any], given: dict[str,
     return parameters
 
 
-def plain(value: Any) -> Any:
-    """Return NumPy's numbers and texts as Python's."""
-    if isinstance(value, np.ndarray) and value.ndim == 0:
-        value = value[()]
-    if isinstance(value, np.generic) and value.dtype.kind in "biufU":
-        return value.item()
-    return value
-
-
 def is_scalar(value: Any) -> bool:
     """Say whether a value is one that JSON holds: a finite number, a text, true, false or null."""
     return (
@@ -89,5 +81,5 @@ def is_plain_dict(value: Any) -> bool:
     """Say whether a value maps numbers or texts to numbers."""
     if not isinstance(value, dict):
         return False
-    numbers = all(isinstance(plain(v), bool | int | float) and np.isfinite(float(v)) for v in value.values())
-    return numbers and all(is_scalar(plain(key)) for key in value)
+    numbers = all(isinstance(plain_number(v), bool | int | float) and np.isfinite(float(v)) for v in value.values())
+    return numbers and all(is_scalar(plain_number(key)) for key in value)

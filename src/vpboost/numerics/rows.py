@@ -33,11 +33,6 @@ class Rows:
         return len(self.shape)
 
 
-def is_source(x: Any) -> bool:
-    """Say whether ``x`` is a source of rows other than a plain array."""
-    return isinstance(x, Rows)
-
-
 def chunks(source: Any, size: int = 65_536) -> Iterator[np.ndarray]:
     """Yield a source's rows a part at a time."""
     for begin in range(0, max(len(source), 1), size):

@@ -8,8 +8,8 @@ from ..numerics.rows import MANY_ROWS
 from ..predictor import FARTHEST, encoded, standardise
 from .encodings import ENCODINGS, Cycles
 from .frames import Table
-from .rows import n_columns, n_rows, parts_of, random_rows
-from .statistics import statistics
+from .rows import parts_of, random_rows
+from .scaling import statistics
 
 
 class Categories(NamedTuple):
@@ -49,12 +49,12 @@ class InputEncoder:
 
         Of a very large array, a random sample of rows is enough; tables may have rare levels, and are read in full.
         """
-        if n_rows(X) > MANY_ROWS and not isinstance(X, Table):
-            chosen = random_rows(n_rows(X), MANY_ROWS)
+        if X.shape[0] > MANY_ROWS and not isinstance(X, Table):
+            chosen = random_rows(X.shape[0], MANY_ROWS)
             X, weight = X[chosen], weight[chosen]
         numbers, texts = parts_of(X)
         self.shape_ = numbers.shape[1:]
-        self.numeric_ = [j for j in range(n_columns(X)) if j not in texts]
+        self.numeric_ = [j for j in range(X.shape[1]) if j not in texts]
         kinds = enumerate(X.kinds) if isinstance(X, Table) else ()
         self.times_ = {j: kind for j, kind in kinds if kind in ("datetime", "timedelta")}
         self.mean_, self.scale_, self.constant_ = statistics(numbers, weight)

@@ -8,26 +8,16 @@ from ..numerics.rows import MANY_ROWS, Rows
 from .frames import Table
 
 
-def n_rows(X: Any) -> int:
-    """Return the number of rows of an array or table."""
-    return X.shape[0]
-
-
 def take(X: Any, rows: np.ndarray) -> Any:
     """Return some rows of an array or table."""
     if isinstance(X, Rows):
         return Rows(X.source, rows if X.index is None else X.index[rows], X.encode)
-    return Rows(X, rows) if n_rows(X) > MANY_ROWS and not isinstance(X, Table) else X[rows]
+    return Rows(X, rows) if X.shape[0] > MANY_ROWS and not isinstance(X, Table) else X[rows]
 
 
 def random_rows(n: int, about: int) -> np.ndarray:
     """Return the numbers of about so many rows out of ``n``, in order; always the same ones."""
     return np.unique(np.random.default_rng(0).integers(0, n, about))
-
-
-def n_columns(X: Any) -> int:
-    """Return the number of input columns."""
-    return X.shape[1]
 
 
 def parts_of(X: Any) -> tuple[np.ndarray, dict[int, np.ndarray]]:
