@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
+from models import QUICK
 from vpboost import VPBoostClassifier, VPBoostRegressor
 from vpboost.engine.compilation import forget_programs_if_many
 
@@ -36,7 +37,7 @@ def x64():
 
 # --- fitted estimators that tests of pictures and reports share -------------------------------------------------------
 
-SMALL = {"n_estimators": 5, "max_steps": 10, "width": 4, "encoding": "plain", "inherit": 0.0, "engine": "numpy"}
+SMALL = {**QUICK, "n_estimators": 5, "max_steps": 10, "width": 4}
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,11 @@
-"""What tests of saved models share."""
+"""Fits that take no time, and what tests of saved models share."""
 
 import numpy as np
+
+#: No race: the profile is given.
+PLAIN = {"encoding": "plain", "inherit": 0.0, "max_features": 1.0}
+#: Compiles nothing.
+QUICK = {"n_estimators": 3, "max_steps": 5, "width": 3, "engine": "numpy", **PLAIN}
 
 
 def same(model, other, X):

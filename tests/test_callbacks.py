@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from rich.errors import LiveError
 
+from models import QUICK
 from vpboost import VPBoostRegressor, callbacks
 from vpboost.callbacks import EarlyStopping, Logger, OptunaPruning, ProgressDisplay, TimeBudget
 
 X = np.random.default_rng(0).uniform(-1, 1, size=(80, 2))
 Y = np.sin(3 * X[:, 0]) * X[:, 1]
-QUICK = {"n_estimators": 8, "max_steps": 5, "width": 3, "encoding": "plain", "inherit": 0.0, "max_features": 1.0}
-QUICK["engine"] = "numpy"
+EIGHT = {**QUICK, "n_estimators": 8}
 
 
 class Recorder:
@@ -30,7 +30,7 @@ class Recorder:
 
 def test_callbacks_see_every_stage_and_can_stop():
     recorder = Recorder(stop_at=3)
-    model = VPBoostRegressor(**QUICK, callbacks=[recorder]).fit(X, Y, X_val=X[:20], y_val=Y[:20])
+    model = VPBoostRegressor(**EIGHT, callbacks=[recorder]).fit(X, Y, X_val=X[:20], y_val=Y[:20])
     assert [p.record.stage for p in recorder.seen] == [0, 1, 2, 3]
     assert [p.score for p in recorder.seen] == model.evals_result_["validation"]
     assert recorder.seen[0].n_estimators == 8
@@ -38,7 +38,7 @@ def test_callbacks_see_every_stage_and_can_stop():
 
 
 def test_ctrl_c_leaves_a_usable_model_and_a_warning():
-    model = VPBoostRegressor(**QUICK, callbacks=[Recorder(raise_at=2)])
+    model = VPBoostRegressor(**EIGHT, callbacks=[Recorder(raise_at=2)])
     with pytest.warns(UserWarning, match="fit interrupted after 3 stages"):
         model.fit(X, Y)
     assert model.n_iter_ == 3
@@ -59,13 +59,13 @@ def test_early_stopping_counts_stages_without_improvement():
 
 
 def test_time_budget_ends_the_fit():
-    model = VPBoostRegressor(**{**QUICK, "n_estimators": 500}, callbacks=[TimeBudget(seconds=0.5)]).fit(X, Y)
+    model = VPBoostRegressor(**{**EIGHT, "n_estimators": 500}, callbacks=[TimeBudget(seconds=0.5)]).fit(X, Y)
     assert 1 <= model.n_iter_ < 500
 
 
 def test_logger_writes_a_line_a_stage(caplog):
     with caplog.at_level(logging.INFO, logger="vpboost"):
-        VPBoostRegressor(**QUICK, callbacks=[Logger()]).fit(X, Y)
+        VPBoostRegressor(**EIGHT, callbacks=[Logger()]).fit(X, Y)
     assert len(caplog.records) == 8
     assert caplog.records[0].message.startswith("stage 1 of 8: loss ")
 
@@ -75,11 +75,11 @@ def test_optuna_pruning():
     trial = optuna.create_study().ask()
     trial.should_prune = lambda: True
     with pytest.raises(optuna.TrialPruned):
-        VPBoostRegressor(**QUICK, callbacks=[OptunaPruning(trial)]).fit(X, Y, X_val=X, y_val=Y)
+        VPBoostRegressor(**EIGHT, callbacks=[OptunaPruning(trial)]).fit(X, Y, X_val=X, y_val=Y)
 
 
 def test_progress_is_a_few_plain_lines_in_a_pipe(capsys):
-    VPBoostRegressor(**{**QUICK, "n_estimators": 30}, verbose=1).fit(X, Y)
+    VPBoostRegressor(**{**EIGHT, "n_estimators": 30}, verbose=1).fit(X, Y)
     printed = capsys.readouterr()
     assert printed.out == ""
     lines = printed.err.strip().splitlines()
@@ -89,7 +89,7 @@ def test_progress_is_a_few_plain_lines_in_a_pipe(capsys):
 
 def test_progress_is_a_bar_in_a_terminal(monkeypatch, capsys):
     monkeypatch.setenv("FORCE_COLOR", "1")
-    VPBoostRegressor(**QUICK, verbose=1).fit(X, Y)
+    VPBoostRegressor(**EIGHT, verbose=1).fit(X, Y)
     assert "stage 8 of 8" in capsys.readouterr().err
     ProgressDisplay().close()  # closing what never began is fine
 
@@ -101,7 +101,7 @@ def test_callbacks_may_be_plain_functions():
         sizes.append(progress.ensemble.n_learners)
         return np.bool_(progress.stage == 2)
 
-    model = VPBoostRegressor(**QUICK, callbacks=[seen.append, measure]).fit(X, Y)
+    model = VPBoostRegressor(**EIGHT, callbacks=[seen.append, measure]).fit(X, Y)
     assert model.n_iter_ == 3
     assert [progress.stage for progress in seen] == [0, 1, 2]
     assert sizes == np.cumsum(model.history_["accepted"]).tolist()
@@ -110,7 +110,7 @@ def test_callbacks_may_be_plain_functions():
 
 
 def test_progress_is_printed_in_a_line(capsys):
-    VPBoostRegressor(**QUICK, callbacks=[print]).fit(X, Y)
+    VPBoostRegressor(**EIGHT, callbacks=[print]).fit(X, Y)
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 8
     assert lines[0].startswith("Progress(stage 1 of 8: loss ")
@@ -129,7 +129,7 @@ def test_progress_is_printed_in_a_line(capsys):
 )
 def test_what_is_no_callback_is_refused(given, message):
     with pytest.raises(TypeError, match=message):
-        VPBoostRegressor(**QUICK, callbacks=given).fit(X, Y)
+        VPBoostRegressor(**EIGHT, callbacks=given).fit(X, Y)
 
 
 def test_errors_of_callbacks_pass_unchanged_and_the_display_is_closed(monkeypatch, capsys):
@@ -140,7 +140,7 @@ def test_errors_of_callbacks_pass_unchanged_and_the_display_is_closed(monkeypatc
         raise error
 
     with pytest.raises(RuntimeError) as caught:
-        VPBoostRegressor(**QUICK, verbose=1, callbacks=[fail]).fit(X, Y)
+        VPBoostRegressor(**EIGHT, verbose=1, callbacks=[fail]).fit(X, Y)
     assert caught.value is error
     assert sys.stderr is stderr
     assert not callbacks._bar_shown.locked()
@@ -149,7 +149,7 @@ def test_errors_of_callbacks_pass_unchanged_and_the_display_is_closed(monkeypatc
 def test_a_display_among_the_callbacks_is_closed_too(monkeypatch, capsys):
     monkeypatch.setenv("FORCE_COLOR", "1")
     stderr = sys.stderr
-    VPBoostRegressor(**QUICK, callbacks=[ProgressDisplay()]).fit(X, Y)
+    VPBoostRegressor(**EIGHT, callbacks=[ProgressDisplay()]).fit(X, Y)
     assert sys.stderr is stderr
     assert not callbacks._bar_shown.locked()
 
@@ -160,7 +160,7 @@ def test_of_fits_at_once_one_shows_a_bar_and_the_others_lines(monkeypatch, capsy
     both, stderr = threading.Barrier(2), sys.stderr
 
     def fit(_):  # each stage of one goes with a stage of the other
-        return VPBoostRegressor(**QUICK, verbose=1, callbacks=[lambda progress: both.wait() < 0]).fit(X, Y).n_iter_
+        return VPBoostRegressor(**EIGHT, verbose=1, callbacks=[lambda progress: both.wait() < 0]).fit(X, Y).n_iter_
 
     with ThreadPoolExecutor(2) as pool:
         assert list(pool.map(fit, range(2))) == [8, 8]
@@ -177,7 +177,7 @@ def test_there_are_lines_beside_a_display_that_rich_does_not_share(monkeypatch, 
 
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setattr(callbacks.RichProgress, "start", refuse)
-    VPBoostRegressor(**QUICK, verbose=1).fit(X, Y)
+    VPBoostRegressor(**EIGHT, verbose=1).fit(X, Y)
     assert len(capsys.readouterr().err.splitlines()) == 8
     assert not callbacks._bar_shown.locked()
 
@@ -208,7 +208,7 @@ def test_levels_are_checked(level):
 
 def test_levels_may_be_names(caplog):
     with caplog.at_level("DEBUG", logger="vpboost"):
-        VPBoostRegressor(**QUICK, callbacks=[Logger("DEBUG")]).fit(X, Y)
+        VPBoostRegressor(**EIGHT, callbacks=[Logger("DEBUG")]).fit(X, Y)
     assert {record.levelno for record in caplog.records} == {logging.DEBUG}
 
 
@@ -216,7 +216,7 @@ def test_early_stopping_serves_one_fit_after_the_other():
     stopping = EarlyStopping(rounds=2)
     found = []
     for _ in range(2):
-        VPBoostRegressor(**QUICK, callbacks=[stopping]).fit(X, Y, X_val=X, y_val=Y)
+        VPBoostRegressor(**EIGHT, callbacks=[stopping]).fit(X, Y, X_val=X, y_val=Y)
         found.append((stopping.best_stage_, stopping.best_score_))
     assert found[0] == found[1]
     stopping = EarlyStopping(rounds=2)
@@ -230,12 +230,12 @@ def test_early_stopping_serves_one_fit_after_the_other():
 
 def test_early_stopping_needs_validation_data():
     with pytest.raises(ValueError, match="early stopping needs a validation score, got NaN: give X_val and y_val"):
-        VPBoostRegressor(**QUICK, callbacks=[EarlyStopping(2)]).fit(X, Y)
+        VPBoostRegressor(**EIGHT, callbacks=[EarlyStopping(2)]).fit(X, Y)
 
 
 def test_a_time_budget_is_for_each_fit():
     budget = TimeBudget(seconds=60)
-    model = VPBoostRegressor(**QUICK, warm_start=True, callbacks=[budget, lambda progress: progress.stage == 1])
+    model = VPBoostRegressor(**EIGHT, warm_start=True, callbacks=[budget, lambda progress: progress.stage == 1])
     model.fit(X, Y)
     budget.seconds = 1e-9
     assert model.fit(X, Y).n_iter_ == 3
@@ -246,10 +246,10 @@ def test_a_time_budget_is_for_each_fit():
 def test_pruning_needs_validation_data_and_leaves_nan_to_optuna():
     optuna = pytest.importorskip("optuna", reason="the tuning extra is not installed")
     with pytest.raises(ValueError, match="pruning needs a validation score: give X_val and y_val"):
-        VPBoostRegressor(**QUICK, callbacks=[OptunaPruning(optuna.create_study().ask())]).fit(X, Y)
+        VPBoostRegressor(**EIGHT, callbacks=[OptunaPruning(optuna.create_study().ask())]).fit(X, Y)
     study = optuna.create_study()
     scores = [0.5, 0.4, float("nan"), *[0.3] * 5]
     trial, coming = study.ask(), iter(scores)
     metric = {"eval_metric": lambda y, prediction: next(coming), "early_stopping_rounds": None}
-    VPBoostRegressor(**QUICK, **metric, callbacks=[OptunaPruning(trial)]).fit(X, Y, X_val=X, y_val=Y)
+    VPBoostRegressor(**EIGHT, **metric, callbacks=[OptunaPruning(trial)]).fit(X, Y, X_val=X, y_val=Y)
     np.testing.assert_array_equal(list(study.trials[0].intermediate_values.values()), scores)

@@ -13,13 +13,13 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import MinMaxScaler
 
+from models import PLAIN
 from oracles import central_difference
 from vpboost import ConvNet, VPBoostClassifier, VPBoostRegressor
 from vpboost.callbacks import EarlyStopping
 from vpboost.losses import Quantile
 
 #: one profile, so that nothing is raced, and few quick stages
-PLAIN = {"encoding": "plain", "inherit": 0.0, "max_features": 1.0}
 QUICK = {"n_estimators": 6, "max_steps": 60, "width": 6, "learning_rate": 0.3, **PLAIN}
 
 

@@ -6,10 +6,10 @@ import polars as pl
 import pytest
 from sklearn import metrics as reference
 
+from models import QUICK
 from vpboost import VPBoostClassifier, VPBoostRegressor
 from vpboost.estimators.metrics import REGRESSION, Compared, compare, evaluate, scores_of_classes, scores_of_outputs
 
-QUICK = {"n_estimators": 3, "max_steps": 5, "width": 3, "encoding": "plain", "inherit": 0.0, "engine": "numpy"}
 X = np.random.default_rng(0).normal(size=(90, 2))
 Y = pd.DataFrame({"height": X[:, 0], "width": X[:, 1] ** 2})
 

@@ -8,11 +8,12 @@ import pyarrow as pa
 import pytest
 import scipy.sparse
 
+from models import QUICK as QUICKEST
 from vpboost import VPBoostClassifier, VPBoostRegressor, plotting
 from vpboost.estimators.metrics import evaluate
 from vpboost.numerics.rows import MANY_ROWS
 
-QUICK = {"n_estimators": 5, "max_steps": 10, "width": 4, "encoding": "plain", "inherit": 0.0}
+QUICK = {**QUICKEST, "n_estimators": 5, "max_steps": 10, "width": 4}
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +117,7 @@ def test_the_line_marks_where_learners_were_cut_off(frame):
 
 # --- which output -----------------------------------------------------------------------------------------------------
 
-SMALL = {**QUICK, "n_estimators": 2, "max_steps": 2, "engine": "numpy"}
+SMALL = {**QUICK, "n_estimators": 2, "max_steps": 2}
 
 
 def mean_of(ax):
