@@ -146,17 +146,12 @@ class BaseVPBoost(Checks):
         prepared = self.loss_.prepare_targets(part.target)
         return part._replace(scaled=self.target_scaler_.transform(prepared, self.loss_.robust))
 
-    def _plan(
-        self, profile: Profile, train: Part, held_out: Part | None, encoder: InputEncoder | None = None, rate: float = 0
-    ) -> Run:
-        """Return a run of a profile that has not begun; ``rate`` is the least boosting rate."""
+    def _plan(self, profile: Profile, train: Part, held_out: Part | None, encoder: InputEncoder | None = None) -> Run:
+        """Return a run of a profile that has not begun."""
         encoder = encoder or InputEncoder(profile.encoding).fit(train.inputs, train.weight)
         encoded = train.encoded(encoder, self.dtype)
-        return Run(
-            self._plan_for(profile, encoder, encoded, max(rate, rate_of(self, train.n_rows))),
-            encoded,
-            None if held_out is None else held_out.encoded(encoder, self.dtype),
-        )
+        plan = self._plan_for(profile, encoder, encoded, rate_of(self, train.n_rows))
+        return Run(plan, encoded, None if held_out is None else held_out.encoded(encoder, self.dtype))
 
     def _plan_for(self, profile: Profile, encoder: InputEncoder, train: Part, rate: float) -> FitPlan:
         """Return the plan for a profile and encoded training data."""

@@ -66,7 +66,7 @@ PARAMETERS = """Parameters
     dtype : {{"float32", "float64"}}, default="float32"
         Precision of the computation.
     engine : {{"auto", "xla", "numpy"}}, default="auto"
-        Who does the sums. XLA compiles programs for the shapes of the data first, which takes seconds once a process,
+        The backend. XLA compiles programs for the shapes of the data first, which takes seconds once a process,
         and is then about twice as fast as NumPy, which begins at once. "auto" is "numpy" for tables where training
         rows × ``max_steps`` is at most 150,000 (up to 3,000 rows with the default), 30,000 (1,000 rows) with several
         classes or another loss that couples outputs, else "xla": choose that for many fits of small tables.
