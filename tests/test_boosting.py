@@ -106,6 +106,7 @@ def test_paper_preset_matches_a_numpy_version_of_algorithm_2(name, x64):
         np.testing.assert_allclose(record.reg_lambda, reg, rtol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "dtype"), [*((name, "float64") for name in PROBLEMS), ("squared", "float32"), ("softmax", "float32")]
 )

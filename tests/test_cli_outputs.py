@@ -221,6 +221,7 @@ def shell(script):
     return subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False, timeout=120)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
 def test_standard_output_that_cannot_be_written_to(files):
     for command in ("predict m.vpboost t.csv", "inspect m.vpboost"):
@@ -230,6 +231,7 @@ def test_standard_output_that_cannot_be_written_to(files):
     assert (full.returncode, full.stderr) == (1, "vpboost: standard output: No space left on device\n")
 
 
+@pytest.mark.slow
 def test_broken_pipes_and_closed_error_streams(files):
     long = pd.concat([pd.read_csv("t.csv")] * 80)
     long.to_csv("long.csv", index=False)

@@ -42,6 +42,7 @@ def run(code, *arguments):
     return subprocess.run([sys.executable, "-c", code, *arguments], check=True, capture_output=True, text=True).stdout
 
 
+@pytest.mark.slow
 def test_names_are_imported_when_asked_for():
     run(LAZY)
     assert len(set(vpboost.__all__)) == len(vpboost.__all__) > 30

@@ -72,6 +72,7 @@ def test_only_multiples_of_the_identity_are_compressed(x64):
         assert compress(jax.random.key(0), derivatives, None) is derivatives
 
 
+@pytest.mark.slow
 def test_boosting_on_few_directions_reaches_the_loss_of_all_outputs():
     rng = np.random.default_rng(0)
     x = rng.uniform(-1, 1, size=(400, 2))

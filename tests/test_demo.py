@@ -8,6 +8,8 @@ from processes import run_as_users_do
 from vpboost.cli import demo
 from vpboost.cli.main import main
 
+pytestmark = pytest.mark.slow
+
 
 def test_demo_prints_a_table_and_draws_a_picture(tmp_path, capsys, monkeypatch):
     quick = {name: task._replace(max_steps=20, n_learners=2) for name, task in demo.TASKS.items()}
@@ -50,7 +52,6 @@ print(json.dumps({
 """
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "candidates", "goal", "parameters"),
     [("task1", 4, 1.5e-4, 570), ("task2", 4, 0.02, 185), ("task3", 2, 0.06, 10 * (52 + 25))],

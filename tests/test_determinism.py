@@ -10,6 +10,8 @@ import pytest
 from processes import run_as_users_do
 from vpboost import MLP, MulticlassCrossEntropy, SquaredError, Training, boost
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = """
 import hashlib, os, sys
 os.sched_setaffinity(0, [int(core) for core in sys.argv[1].split(",")])

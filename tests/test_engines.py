@@ -48,6 +48,7 @@ def both(x, y, **options):
     return [boost(x, y, engine=engine, **options) for engine in ("numpy", "xla")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
@@ -78,6 +79,7 @@ def test_both_engines_make_the_same_ensemble(options):
         np.testing.assert_allclose(one[8:-1], other[8:-1], rtol=1e-5, atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("loss", "y"),
     [
@@ -150,6 +152,7 @@ def test_parameters_of_another_precision_or_none(engine, tol, method):
         assert fit.history[-1].loss < 0.5 * np.var(Y)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_classes", [3, 60])
 def test_the_constant_of_a_singular_loss(n_classes):
     """The softmax's Hessian is singular; c₀ is the log of the frequencies up to a shift."""
@@ -270,6 +273,7 @@ print(digest.hexdigest())
 """
 
 
+@pytest.mark.slow
 def test_same_bits_on_one_core_and_on_two_with_numpy():
     import os
 

@@ -17,6 +17,8 @@ from sklearn.linear_model import LogisticRegression
 
 from vpboost import BinaryCrossEntropy, MulticlassCrossEntropy, SquaredError
 
+pytestmark = pytest.mark.slow
+
 RNG = np.random.default_rng(0)
 
 
@@ -232,7 +234,6 @@ QUICK = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("task", list(QUICK))
 def test_quick_mode(tmp_path, task, capsys):
     options = ["--quick", "--results", str(tmp_path), "--trials", "1", "--seeds", "2", "--methods", *QUICK[task]]
@@ -250,7 +251,6 @@ def test_quick_mode(tmp_path, task, capsys):
     assert path.stat().st_mtime_ns == written
 
 
-@pytest.mark.slow
 def test_quick_pictures_timing_and_scaling(tmp_path, capsys):
     for task in ("task1", "task2", "task3"):
         (tmp_path / task).mkdir()

@@ -209,6 +209,7 @@ def test_random_bits_are_the_same_bits():
         np.testing.assert_array_equal(found, function(keys))
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10**6))
 def test_memory_is_never_written_over_too_early(seed):
     """Random programs in a loop, arrays large enough for shared memory, with views, fixed inputs, carried values."""

@@ -51,6 +51,7 @@ def round_trip(model, path, **own):
     return load_model(path, **own)
 
 
+@pytest.mark.slow
 def test_images_frames_and_models_without_learners(tmp_path):
     rng = np.random.default_rng(0)
     for shape in ((16, 16), (2, 14, 15)):
@@ -354,12 +355,14 @@ def test_golden_files_are_there():
     assert len(list(GOLDEN.glob("*.vpboost"))) == 5
 
 
+@pytest.mark.slow
 def test_mutated_files():
     """A short run of the fuzzer."""
     outcomes = fuzz_model_files.fuzz(400, seed=1)
     assert outcomes["refused"] > 200
 
 
+@pytest.mark.slow
 def test_mutated_checkpoints(tmp_path):
     outcomes = fuzz_model_files.fuzz_checkpoints(150, 1, tmp_path)
     assert outcomes["refused"] > 100

@@ -105,6 +105,7 @@ def test_solver_is_chosen_by_structure_and_size():
     assert uses_cg(identity, 4, "cg")
 
 
+@pytest.mark.slow
 @each_structure
 @pytest.mark.parametrize("solver", ["direct", "cg"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -9,6 +9,8 @@ import pytest
 from vpboost import VPBoostClassifier, VPBoostRegressor, plotting
 from vpboost.estimators.metrics import evaluate
 
+pytestmark = pytest.mark.slow
+
 SMALL = {"n_estimators": 2, "max_steps": 2, "width": 4, "encoding": "plain", "inherit": 0.0, "engine": "numpy"}
 
 

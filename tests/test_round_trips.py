@@ -170,6 +170,7 @@ PARAMETERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PARAMETERS)
 def test_parameters(tmp_path, name):
     model = VPBoostRegressor(**{**QUICK, **PARAMETERS[name]}).fit(X, np.exp(Y))

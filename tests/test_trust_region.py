@@ -98,6 +98,7 @@ def test_bad_settings(options, message):
         TrustRegion(**options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gamma", [4.0, 1e30])
 def test_lambda_never_overflows(gamma):
     region, largest = TrustRegion(reg_lambda=1e-4, gamma_up=gamma), bounds(np.float32)[1]

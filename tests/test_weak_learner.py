@@ -166,6 +166,7 @@ def test_the_best_candidate_is_kept(x64):
     np.testing.assert_allclose(regularised(best.featurizer, x, derivatives, reg, 0.0), min(values), rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_batches_have_normalised_weights_and_an_exact_finish(x64):
     x, derivatives, module = problem(n_rows=100)
     training = Training(max_steps=10, batch_size=30)
@@ -192,6 +193,7 @@ def test_batches_keep_inputs_and_derivatives_together(x64):
         np.testing.assert_array_equal(flat_g[where[0]], g)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("candidates", [1, 3])
 def test_training_ends_when_the_objective_stalls(candidates, x64):
     x, derivatives, module = problem()
@@ -226,6 +228,7 @@ def test_reg_theta_shrinks_theta(x64):
     assert size(1.0) < 0.1 * size(0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "optimizer", ["adam", "nadam", "radam", "lion", "rmsprop", "momentum", "sgd", optax.adabelief(0.01)]
 )
@@ -243,6 +246,7 @@ def test_every_optimizer_lowers_the_objective(optimizer, x64):
     assert learner.objective[-1] < learner.objective[0]
 
 
+@pytest.mark.slow
 def test_large_softmax_training_by_conjugate_gradients_agrees_with_the_direct_solver(x64):
     x, derivatives, module = problem("softmax", n_rows=100)
     direct, iterative = (
