@@ -403,5 +403,5 @@ def test_every_featurizer_can_be_described(name, bias):
     module = factory(jax.random.key(0), rows)
     description = json.loads(json.dumps(describe_featurizer(module)))
     stacked = {key: np.asarray(leaf)[None] for key, leaf in named_arrays(module).items()}
-    again = fill(template(factory_of(description, None), shape, "float32"), stacked)
+    again = fill(template(factory_of(description, None), (2, *shape), "float32"), stacked)
     assert eqx.tree_equal(again, jax.tree.map(lambda leaf: leaf[None] if eqx.is_array(leaf) else leaf, module))

@@ -1,5 +1,11 @@
 """Fits that fail, go on or resume: never a mixture of two models, never a setting that is silently ignored."""
 
+import pickle
+from types import FunctionType
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
@@ -8,6 +14,7 @@ from sklearn.metrics import root_mean_squared_error
 from vpboost import (
     BinaryCrossEntropy,
     CustomLoss,
+    Quantile,
     SquaredError,
     Training,
     VPBoostClassifier,
@@ -231,3 +238,92 @@ def test_class_weights_when_a_class_is_gone():
     model = VPBoostClassifier(**PLAIN, class_weight={0: 1, 1: 2, 2: 3}, warm_start=True).fit(X, y, X_val=X, y_val=y)
     model.set_params(n_estimators=7).fit(X[y > 0], y[y > 0], X_val=X, y_val=y)
     assert model.n_iter_ == 7
+
+
+class Counted(eqx.Module):
+    """A featurizer that takes a number, and a size, from how many rows it is shown."""
+
+    directions: jax.Array
+    factor: float = eqx.field(static=True)
+
+    def __init__(self, key, rows):
+        self.directions = jax.random.normal(key, (min(8, len(rows)), rows.shape[1]))
+        self.factor = len(rows) ** -0.5
+
+    def __call__(self, x):
+        return jnp.sin(10 * self.factor * (self.directions @ x))
+
+
+@pytest.mark.parametrize("n_rows", [5, 300, 1500])
+def test_featurizers_that_count_their_rows_are_loaded_as_they_were(n_rows, tmp_path):
+    x = np.random.default_rng(0).normal(size=(n_rows, 3))
+    model = VPBoostRegressor(featurizer=Counted, n_estimators=2, max_steps=3, early_stopping_rounds=None)
+    model.fit(x, x[:, 0]).save_model(tmp_path / "model")
+    np.testing.assert_array_equal(load_model(tmp_path / "model", featurizer=Counted).predict(x), model.predict(x))
+
+
+def test_robust_scales_are_loaded_with_their_limits(tmp_path):
+    rng = np.random.default_rng(0)
+    x, y = rng.uniform(-1, 1, (400, 2)), rng.normal(size=400) * 1e-3
+    far = rng.random(400) < 0.22
+    y[far] = 50 + 50 * x[far, 0]
+    options = {"encoding": "plain", "inherit": 0.0, "max_features": 1.0, "early_stopping_rounds": None}
+    model = VPBoostRegressor(loss=Quantile(0.97, 0.05), n_estimators=3, max_steps=5, warm_start=True, **options)
+    model.fit(x, y).save_model(tmp_path / "model")
+    again = load_model(tmp_path / "model")
+    np.testing.assert_array_equal(again.target_scaler_.limit_, model.target_scaler_.limit_)
+    longer = [one.set_params(n_estimators=6).fit(x, y).predict(x) for one in (model, again)]
+    np.testing.assert_array_equal(*longer)
+
+
+class Scaled:
+    def __init__(self, factor):
+        self.factor = factor
+
+    def __call__(self, prediction, target):
+        return jnp.sum(self.factor * (prediction - target) ** 2)
+
+    def method(self, prediction, target):
+        return self(prediction, target)
+
+
+def with_array(factor):
+    held = np.array([factor])
+    return lambda prediction, target: jnp.sum(held * (prediction - target) ** 2)
+
+
+def with_keyword(factor):
+    def loss(prediction, target, *, by=factor):
+        return jnp.sum(by * (prediction - target) ** 2)
+
+    return loss
+
+
+def nested(factor):
+    text = f"lambda prediction, target: (lambda r: {factor} * jnp.sum(r**2))(prediction - target)"
+    return FunctionType(compile(text, "nested", "eval").co_consts[0], globals(), "nested")
+
+
+@pytest.mark.parametrize("kind", [Scaled, lambda c: Scaled(c).method, with_array, with_keyword, nested])
+def test_functions_that_hold_other_numbers_are_other_functions(kind):
+    assert describe_setting(kind(1.0)) == describe_setting(kind(1.0)) != describe_setting(kind(9.0))
+    x = np.random.default_rng(0).normal(size=(60, 2))
+    model = VPBoostRegressor(loss=kind(1.0), n_estimators=1, max_steps=1, warm_start=True, early_stopping_rounds=None)
+    model.fit(x, x[:, 0])
+    with pytest.raises(ValueError, match="loss cannot change"):
+        model.set_params(loss=kind(9.0), n_estimators=2).fit(x, x[:, 0])
+    assert model.set_params(loss=kind(1.0)).fit(x, x[:, 0]).n_iter_ == 2
+
+
+def test_what_is_the_same_is_described_alike():
+    assert describe_setting(Quantile(0.95)) == describe_setting(pickle.loads(pickle.dumps(Quantile(0.95))))
+    assert describe_setting(Quantile(0.95)) != describe_setting(Quantile(0.95, 0.04))
+
+    def recursive(n):
+        return recursive(n - 1) if n else 0
+
+    assert describe_setting(recursive) == describe_setting(recursive)
+    counting = Scaled(1)
+    before = describe_setting(counting, objects=False)
+    counting.factor = 2
+    assert describe_setting(counting, objects=False) == before  # a metric may count its calls

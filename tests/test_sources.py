@@ -1,12 +1,16 @@
+import pickle
+
 import numpy as np
+import pandas as pd
 import pytest
 
-from vpboost import VPBoostClassifier, VPBoostRegressor
+from vpboost import VPBoostClassifier, VPBoostRegressor, load_model
 from vpboost.core.data import prepare
 from vpboost.estimators import base, parts
 from vpboost.losses import SquaredError
 from vpboost.numerics.blocks import Layout
 from vpboost.numerics.rows import Rows, chunks
+from vpboost.predictor import Predictor
 from vpboost.tables import encoder
 from vpboost.tables import rows as table_rows
 from vpboost.tables.streams import read_stream
@@ -199,3 +203,28 @@ def test_columns_of_a_file_are_known_by_name(tmp_path):
     straight = VPBoostRegressor(**{**QUICK, "n_estimators": 5}).fit(tmp_path / "t.parquet", "target").predict(X)
     model.set_params(n_estimators=5).fit(tmp_path / "turned.parquet", "target")
     np.testing.assert_array_equal(model.predict(X), straight)
+
+
+@pytest.mark.parametrize("again", ["load", "pickle"])
+def test_models_of_files_know_their_columns_again(tmp_path, again):
+    X, y = table(150)
+    frame = pd.DataFrame(X, columns=list("abc")).assign(t=y)
+    frame[["b", "t", "c", "a"]].to_parquet(tmp_path / "1.parquet")
+    frame.to_parquet(tmp_path / "2.parquet")
+    model = VPBoostRegressor(**QUICK, warm_start=True, early_stopping_rounds=None).fit(tmp_path / "1.parquet", "t")
+    model.save_model(tmp_path / "model")
+    other = load_model(tmp_path / "model") if again == "load" else pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(other.predict(frame[["a", "b", "c"]]), model.predict(frame[["c", "b", "a"]]))
+    plain = Predictor(tmp_path / "model").predict(frame[["a", "b", "c"]])
+    np.testing.assert_allclose(plain, model.predict(frame[["a", "b", "c"]]), rtol=1e-6)
+    longer = [one.set_params(n_estimators=5).fit(tmp_path / "2.parquet", "t") for one in (other, model)]
+    np.testing.assert_array_equal(*(one.predict(frame[["a", "b", "c"]]) for one in longer))
+
+
+def test_batches_must_be_alike():
+    X, y = table(40)
+    frame = pd.DataFrame(X, columns=list("abc"))
+    for second in ((frame[["c", "a", "b"]], y), (frame, y.astype(str)), (frame.to_numpy(), y)):
+        with pytest.raises(ValueError, match="batches must have columns and targets alike"):
+            read_stream(iter([(frame, y), second]), None)
+    assert read_stream(iter([(frame, y), (frame, y.astype(int))]), None)[0].shape == (80, 3)

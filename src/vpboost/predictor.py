@@ -83,7 +83,8 @@ class Predictor:
 
     def columns(self, X):
         """Return the numeric inputs as one array, and the names of each categorical column's values."""
-        categories, names = self.content["encoder"]["categories"], self.content["feature_names"]
+        categories = self.content["encoder"]["categories"]
+        names = self.content["feature_names"] or self.content.get("file_columns")
         if isinstance(X, np.ma.MaskedArray):
             X = X.astype(float).filled(np.nan)
         if not hasattr(X, "columns") and not categories and not self.content["encoder"].get("times"):

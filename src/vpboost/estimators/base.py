@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from ..callbacks import Checkpoint, EarlyStopping, Progress, ProgressDisplay, ends_fit
-from ..core.data import evenly_spaced
+from ..core.data import SAMPLE_ROWS, evenly_spaced
 from ..core.ensemble import Ensemble
 from ..core.records import Boosted, Record
 from ..engine import forget_programs_if_many, using
@@ -41,6 +41,7 @@ class BaseVPBoost(Checks):
     _importances: np.ndarray | None  #: None until they are asked for
     profile_: Profile
     seed_: int
+    _rows_seen: int  #: training inputs that factories of featurizers were shown
     evals_result_: dict[str, list[float]]
 
     def __sklearn_tags__(self) -> Any:
@@ -247,6 +248,7 @@ class BaseVPBoost(Checks):
             )
         self.profile_, self.input_encoder_, self.boosted_ = run.plan.profile, run.plan.encoder, boosted
         self._begun_with, self._validated_on = self._binding_settings(), mark_of(run.held_out)
+        self._rows_seen = len(evenly_spaced(np.arange(run.train.n_rows), SAMPLE_ROWS))
         history, scores = boosted.history, run.scores if run.held_out is not None else []
         self.history_ = {name: np.array([getattr(r, name) for r in history]) for name in Record._fields}
         self.n_iter_ = len(history)

@@ -22,7 +22,7 @@ from ..tables.frames import (
 from ..tables.streams import is_stream, read_stream
 from .parts import Part, hold_out
 from .portfolio import LEAST_ROWS, Profile, fix
-from .resuming import describe_setting, mark_of
+from .resuming import MAY_HAVE_STATE, describe_setting, mark_of
 from .settings import Settings
 
 #: Parameters that belong to a model from its first stage on. (Encodings and the like are in its profile.)
@@ -52,7 +52,7 @@ class Checks(Settings):
 
     def _binding_settings(self) -> dict[str, str]:
         """Return the parameters that belong to a model from its first stage on."""
-        settings = {name: describe_setting(getattr(self, name)) for name in BINDING}
+        settings = {name: describe_setting(getattr(self, name), name not in MAY_HAVE_STATE) for name in BINDING}
         return {**settings, "dtype": repr(np.dtype(self.dtype).name)}
 
     def _check_unchanged(self, resume_from: Any) -> None:
@@ -128,7 +128,7 @@ class Checks(Settings):
                 raise ValueError(
                     f"X must have the columns of the file that the model was fitted to: {self._file_columns}"
                 )
-            X = in_order(X, self._file_columns)
+            X = read_table(in_order(X, self._file_columns), ["number"] * len(self._file_columns)).numbers
         if is_times(X) or (is_frame(X) and (is_arrow(X) or self.kinds_ is not None or not is_all_numbers(X))):
             return self._read_table(X, reset)
         if self.kinds_ is not None:

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import predictor
+from ..core.data import SAMPLE_ROWS
 from ..core.ensemble import Ensemble
 from ..core.records import Boosted, Record
 from ..files.classes import classes_from
@@ -57,8 +58,10 @@ def from_parts(reader: Reader, kinds: dict[str, type], featurizer: Any, loss: An
     reader.require(model.target_scaler_.kind == expected[1], "scales its targets as its loss does not allow")
     load_inputs(reader, model)
     load_history(reader, model)
+    model._rows_seen = reader.count("rows_seen", SAMPLE_ROWS) if "rows_seen" in reader.content else 2
+    reader.require(model._rows_seen > 0, "has learners that were built from no rows")
     with jax.enable_x64(dtype == "float64"):
-        ensemble = load_ensemble(reader, model.input_encoder_, description, featurizer, dtype, n_raw)
+        ensemble = load_ensemble(reader, model, description, featurizer, dtype, n_raw)
     accepted = int(model.history_["accepted"].sum())
     reader.require(ensemble.n_learners == accepted, f"has {ensemble.n_learners} learners and accepted {accepted}")
     history = [Record(*entry) for entry in zip(*(model.history_[n].tolist() for n in Record._fields), strict=True)]
@@ -67,6 +70,8 @@ def from_parts(reader: Reader, kinds: dict[str, type], featurizer: Any, loss: An
     model.boosted_ = Boosted(ensemble, history, reader.entry("status", str), reg_lambda)
     # files of earlier versions do not say
     model._validated_on = reader.entry("validated_on", str, None) if "validated_on" in reader.content else None
+    if "file_columns" in reader.content:
+        model._file_columns = reader.texts("file_columns", model.n_features_in_)
     # what is not stored may be set again before the model is fitted further
     model._begun_with = {name: text for name, text in model._binding_settings().items() if name not in dropped}
     model._keep(
@@ -144,9 +149,10 @@ def profile_from(reader: Reader, value: Any) -> Profile:
 
 
 def load_ensemble(
-    reader: Reader, encoder: Any, description: Any, featurizer: Any, dtype: str, n_outputs: int
+    reader: Reader, model: Any, description: Any, featurizer: Any, dtype: str, n_outputs: int
 ) -> Ensemble:
-    """Return the ensemble."""
+    """Return the ensemble of a model that knows its inputs."""
+    encoder = model.input_encoder_
     constant, weights = reader.array("constant", (n_outputs,)), reader.array("weights", (None, None, n_outputs))
     theta = reader.prefixed("theta.")
     reader.require(not len(weights) or weights.shape[1] > 0, "has learners without features")
@@ -158,7 +164,7 @@ def load_ensemble(
     input_shape = (len(encoder.sources_),) if len(encoder.shape_) == 1 else encoder.shape_
     factory = factory_of(description, featurizer)
     check_size(description, input_shape)
-    module = template(factory, input_shape, dtype)
+    module = template(factory, (model._rows_seen, *input_shape), dtype)
     ensemble = Ensemble(jnp.asarray(constant), fill_stacked(reader, module, theta, len(weights)), jnp.asarray(weights))
     try:
         jax.eval_shape(ensemble, jax.ShapeDtypeStruct(input_shape, dtype))

@@ -2,18 +2,19 @@
 
 import hashlib
 from functools import partial
-from types import FunctionType
+from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..checks import plain_number
 from ..core.data import SAMPLE_ROWS, evenly_spaced
 from ..core.initial import example
 from ..core.records import Boosted
 from ..files.checkpoint import CheckpointError, Facts, digest, read_checkpoint
-from ..losses import CustomLoss
+from ..losses import Loss
 from ..numerics.rows import chunks
 from .parts import Part
 from .portfolio import Profile, check_choices
@@ -26,10 +27,18 @@ FREE_TO_CHANGE = (
 )
 
 
+#: Objects given for these may change while they are used, as one that counts its calls does.
+MAY_HAVE_STATE = ("eval_metric", "optimizer")
+
+
 def facts_of(run: Run, parameters: dict[str, Any], race: dict[Profile, float], seed: int) -> dict[str, Any]:
     """Return what must be the same for a checkpoint to be of use."""
     data = str(mark_of(run.train)) + (mark_of(run.held_out) or "")
-    settings = {name: describe_setting(value) for name, value in parameters.items() if name not in FREE_TO_CHANGE}
+    settings = {
+        name: describe_setting(value, name not in MAY_HAVE_STATE)
+        for name, value in parameters.items()
+        if name not in FREE_TO_CHANGE
+    }
     raced = [[list(profile), score if np.isfinite(score) else None] for profile, score in race.items()]
     return {"profile": list(run.plan.profile), "race": raced, "seed": seed, "data": data, "settings": settings}
 
@@ -61,24 +70,43 @@ def restore(run: Run, path: Any, found: Facts, wanted: dict[str, Any], n_estimat
     return boosted
 
 
-def describe_setting(value: Any) -> str:
-    """Return a setting as text that is the same in another process; functions by their names and what they do."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, CustomLoss):
-        return f"CustomLoss({describe_setting(value.function)}, {value.structure}, {value.outputs})"
+def describe_setting(value: Any, objects: bool = True, seen: tuple[int, ...] = ()) -> str:
+    """Return a setting as text that is the same in another process; functions by their names and what they do.
+
+    With ``objects``, so are the users' own objects: by all that they hold.
+    """
+    if id(value) in seen:  # a function that knows itself
+        return "..."
+    describe = partial(describe_setting, objects=objects, seen=(*seen, id(value)))
+    value = plain_number(value)
+    if isinstance(value, np.ndarray | jax.Array):
+        return f"array {value.shape} {value.dtype} {digest([np.asarray(value)])[:12]}"
+    if isinstance(value, list | tuple):
+        return f"{type(value).__name__}({', '.join(map(describe, value))})"
+    if isinstance(value, Loss):
+        return f"{type(value).__name__}({', '.join(f'{k}={describe(v)}' for k, v in sorted(vars(value).items()))})"
     if isinstance(value, partial):
-        options = ", ".join(f"{name}={describe_setting(option)}" for name, option in sorted(value.keywords.items()))
-        return f"partial({describe_setting(value.func)}, {', '.join(map(describe_setting, value.args))}, {options})"
+        options = ", ".join(f"{name}={describe(option)}" for name, option in sorted(value.keywords.items()))
+        return f"partial({describe(value.func)}, {', '.join(map(describe, value.args))}, {options})"
+    if isinstance(value, MethodType):
+        return f"{describe(value.__func__)} of {describe(value.__self__)}"
     if isinstance(value, FunctionType):
-        code = value.__code__
         held = [cell.cell_contents for cell in value.__closure__ or ()] + list(value.__defaults__ or ())
-        held += [c for c in code.co_consts if isinstance(c, int | float | str)]
-        plain = [v for v in held if isinstance(v, int | float | str | np.generic)]
-        facts = code.co_code, code.co_names, plain
+        held += sorted((value.__kwdefaults__ or {}).items())
+        facts = facts_of_code(value.__code__), [describe(one) for one in held]
         return f"{value.__qualname__} {hashlib.sha256(repr(facts).encode()).hexdigest()[:12]}"
     text = repr(value)
-    return f"{type(value).__name__} {getattr(value, '__qualname__', '')}".rstrip() if " at 0x" in text else text
+    if " at 0x" not in text:
+        return text
+    name = f"{type(value).__name__} {getattr(value, '__qualname__', '')}".rstrip()
+    inside = sorted(vars(value).items()) if objects and hasattr(value, "__dict__") else ()
+    return f"{name} {describe(list(inside))}" if inside else name
+
+
+def facts_of_code(code: CodeType) -> tuple:
+    """Return what a function does: its instructions, names and constants, and those of functions inside it."""
+    held = [facts_of_code(c) if isinstance(c, CodeType) else c for c in code.co_consts]
+    return code.co_code, code.co_names, [sorted(map(repr, c)) if isinstance(c, frozenset) else repr(c) for c in held]
 
 
 def mark_of(part: Part | None) -> str | None:

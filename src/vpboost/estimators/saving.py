@@ -83,6 +83,7 @@ def to_parts(model: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         "target_names": model.target_names_,
         **{"profile": list(model.profile_), "race": [list(profile) for profile in model.race_], "seed": model.seed_},
         **{"status": boosted.status, "best_iteration": model.best_iteration_, "validated_on": model._validated_on},
+        **{"file_columns": model._file_columns, "rows_seen": model._rows_seen},
     }
     arrays = {
         **{

@@ -43,6 +43,8 @@ def script_for(model: Any) -> str:
     kind = kind_described(describe_featurizer(model.ensemble_.featurizers))
     if kind.plain.__module__ == predictor.__name__:
         return text
+    if not kind.plain.__name__.isidentifier():
+        raise TypeError(f"the NumPy form of {kind.build.__name__} must be a function with a name: its text is exported")
     return f"{text}\n\n{inspect.getsource(kind.plain)}\n\nFEATURES[{kind.build.__name__!r}] = {kind.plain.__name__}\n"
 
 

@@ -21,7 +21,8 @@ class Kind:
     name: str  #: for the parameter ``featurizer`` of the estimators
     takes: dict[str, str]  #: which of their width, depth and activation it takes, and what it calls them
     options: Callable[[Any], dict[str, Any]]  #: its options but the activation, read off a module (or a stack of them)
-    plain: Callable  #: NumPy: (options, arrays by name, inputs side by side) to features; see :mod:`vpboost.predictor`
+    plain: Callable  #: NumPy: (options, arrays by name, inputs side by side) to features. A function whose text can be
+    #: exported: it may use NumPy as ``np`` and what :mod:`vpboost.predictor` has, nothing else.
     onnx: Callable  #: ONNX: (graph, inputs side by side, options, arrays by name) to features
     of_images: bool = False  #: ONNX then gives it images as they are, and expects (rows, features)
     periodic: bool = False  #: large inputs are then evaluated in double precision

@@ -133,14 +133,14 @@ def check_size(description: dict[str, Any], input_shape: tuple[int, ...]) -> Non
         raise ModelFileError(str(error)) from error
 
 
-def template(factory: Factory, input_shape: tuple[int, ...], dtype: Any) -> Any:
-    """Return a featurizer with the shapes of its arrays in place of the arrays."""
-    rows = jax.ShapeDtypeStruct((2, *input_shape), dtype)
+def template(factory: Factory, shape: tuple[int, ...], dtype: Any) -> Any:
+    """Return a featurizer with the shapes of its arrays in place of the arrays, as built from rows of this shape."""
+    rows = jax.ShapeDtypeStruct(shape, dtype)
     try:
         return eqx.filter_eval_shape(factory, jax.random.key(0), rows)
     except Exception as error:  # whatever a factory raises when its options make no sense
         raise ModelFileError(
-            f"the featurizer cannot be built for inputs of shape {brief(input_shape)}: {shortened(error)}"
+            f"the featurizer cannot be built for inputs of shape {brief(shape[1:])}: {shortened(error)}"
         ) from error
 
 

@@ -115,7 +115,10 @@ def encoding_from(reader: Reader, part: Reader, kind: Any, prefix: str) -> Any:
 
 def scaler_parts(scaler: TargetScaler) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Return JSON and arrays that describe a target scaler."""
-    return {"kind": scaler.kind}, {"target.shift": scaler.shift_, "target.scale": scaler.scale_}
+    arrays = {"target.shift": scaler.shift_, "target.scale": scaler.scale_}
+    if "limit_" in vars(scaler):
+        arrays["target.limit"] = scaler.limit_
+    return {"kind": scaler.kind}, arrays
 
 
 def scaler_from(reader: Reader, n_outputs: int) -> TargetScaler:
@@ -126,6 +129,9 @@ def scaler_from(reader: Reader, n_outputs: int) -> TargetScaler:
     part.finish()
     scaler.shift_, scaler.scale_ = (reader.doubles(f"target.{name}", (n_outputs,)) for name in ("shift", "scale"))
     check_scales(part, scaler.shift_, np.where(scaler.scale_ == 1, np.inf, scaler.scale_), scaler.scale_)
+    if "target.limit" in reader.arrays:
+        scaler.limit_ = reader.doubles("target.limit", (n_outputs,))
+        part.require(bool((scaler.limit_ > 0).all()), "cuts targets off at nothing")
     return scaler
 
 

@@ -42,7 +42,7 @@ def statistics(numbers: np.ndarray, weight: np.ndarray) -> tuple[Any, Any, Any]:
 class TargetScaler:
     """Scales targets to order one, and predictions back: shift and spread, or (for a log link) the mean alone."""
 
-    limit_: Any = ROBUST_LIMIT  # a file does not say
+    limit_: Any = ROBUST_LIMIT  # of losses that are not robust, and of files of earlier versions
 
     def __init__(self, kind: str):
         self.kind = kind

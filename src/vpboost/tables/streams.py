@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..suggest import did_you_mean
+from .frames import column_names, is_frame
 
 
 def is_stream(X: Any) -> bool:
@@ -55,10 +56,15 @@ def read_stream(X: Any, y: Any, columns: list[str] | None = None) -> tuple[np.nd
 
 def _gather(pairs: Iterable[tuple[Any, Any]]) -> tuple[np.ndarray, np.ndarray]:
     """Join batches; inputs in single precision, in an array that grows by half when it is full."""
-    table, used, targets = np.empty((0, 0), np.float32), 0, []
+    table, used, targets, first = np.empty((0, 0), np.float32), 0, [], None
     for pair in pairs:
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise ValueError(f"the iterator X must yield pairs (X, y) of arrays, got {type(pair).__name__}")
+        names, kind = [column_names(one) if is_frame(one) else None for one in pair], np.asarray(pair[1]).dtype.kind
+        facts = *names, "number" if kind in "biuf" else "text" if kind in "OUST" else kind
+        first = facts if first is None else first
+        if facts != first:
+            raise ValueError(f"batches must have columns and targets alike, got {facts} after {first}")
         part, target = np.ma.asanyarray(pair[0]), np.ma.asanyarray(pair[1])
         if np.ma.is_masked(target):
             raise ValueError("each y of the iterator must have no masked values; leave these rows out")
