@@ -2,11 +2,11 @@
 
     python tests/attack.py --count 300 --seed 1        # about ten minutes; other seeds are other cases
 
-A case is a table (numbers, categories, dates, missing values; NumPy, pandas, polars, Arrow), a target and settings drawn
-at random. Its predictions must be finite, the same for a row alone and among many, for rows in another order, for the
-same table in another container, after saving, pickling and fitting again, in plain NumPy, and in two parts by warm
-start; rows of weight zero must not matter. Every tenth case goes through the command line: CSV, gzip, Parquet and a
-pipe must give the same predictions. Prints what differs, and exits with 1 if anything does.
+A case is a table (numbers, categories, dates, missing values; NumPy, pandas, polars, Arrow), a target and settings
+drawn at random. Its predictions must be finite, the same for a row alone and among many, for rows in another order, for
+the same table in another container, after saving, pickling and fitting again, in plain NumPy, and in two parts by warm
+start; rows of weight zero must not matter. Every tenth case goes through the command line: CSV, gzip and Parquet must
+give the same predictions, and --keep must change nothing. Prints what differs, and exits with 1 if anything does.
 """
 
 import argparse
