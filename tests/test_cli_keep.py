@@ -95,12 +95,27 @@ def test_parquet_columns_keep_their_types(tmp_path, model, capsys):
     assert rows[2] == [""] * len(rows[0])
 
 
+def test_kept_parquet_files_can_be_read_again(tmp_path, model, capsys):
+    """Pandas' notes in the file must not name types that pandas itself cannot make."""
+    frame = pd.DataFrame({"a": range(3), "level": pd.Categorical(["u", "v", None]), "list": [[1], [], None]})
+    frame["parts"], frame["month"] = [{"p": 1}] * 3, pd.period_range("2024-01", periods=3, freq="M")
+    frame["y"] = [0.5, 1.5, 2.5]
+    frame.to_parquet(tmp_path / "t.parquet")
+    succeed(capsys, "predict", model, tmp_path / "t.parquet", "--keep", "-o", tmp_path / "p.parquet")
+    found = pd.read_parquet(tmp_path / "p.parquet")
+    pd.testing.assert_frame_equal(found[["a", "level", "month", "y"]], frame[["a", "level", "month", "y"]])
+    assert [None if v is None else list(v) for v in found["list"]] == [[1], [], None]
+    assert list(found["parts"]) == [{"p": 1}] * 3
+    assert "r2" in succeed(capsys, "evaluate", model, tmp_path / "p.parquet")
+
+
 def test_whole_numbers_of_a_csv_stay_such_beside_missing_ones(tmp_path, model, capsys):
     table = write(tmp_path / "t.csv", f"a,id,b\n1,{2**53 + 1},true\n2,,\n")
     succeed(capsys, "predict", model, table, "--keep", "-o", tmp_path / "p.parquet")
     found = pq.read_table(tmp_path / "p.parquet")
     assert found["id"].to_pylist() == [2**53 + 1, None]
     assert found["b"].to_pylist() == [True, None]
+    assert pd.read_parquet(tmp_path / "p.parquet")["id"][0] == 2**53 + 1
 
 
 def test_piped_tables_are_kept_without_temporary_files(tmp_path, model, capsys, monkeypatch):

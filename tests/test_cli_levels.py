@@ -39,7 +39,7 @@ def test_an_unknown_text_is_not_the_only_level_that_is_no_number(tmp_path, capsy
 
 def test_numbers_match_by_value_and_by_nothing_else():
     levels = ["30", "1.5", "infinity", "9007199254740992", "x"]
-    assert matched(["30.0", 30, 30.0, "030", "3e1", " 30", "1.50"], levels) == ["30", 30, 30.0, "30", "30", "30", "1.5"]
+    assert matched(["30.0", 30, 30.0, "030", "3e1", " 30", "1.50"], levels) == [*["30"] * 6, "1.5"]
     unknown = ["3_0", "inf", "nan", "٣٠", "9007199254740993", "y", "0x1e", "1" * 5000]
     assert matched(unknown, levels) == unknown
     assert matched(["1.0", "01"], ["1", "01", "2"]) == ["1.0", "01"], "which of 1 and 01 it means nobody knows"
@@ -83,7 +83,7 @@ def test_levels_in_other_spellings():
     assert matched(["00:00:00.05", "12:30:01", "12:3"], times) == ["00:00:00.05", "12:30:01", "12:3"]
     assert matched([float(np.float32(0.1)), 0.3], ["0.1", "0.30000001192092896"]) == ["0.1", "0.30000001192092896"]
     others = [1234567936, 1234567.25, 0.1000000014901161]
-    assert matched(others, ["1234567900", "1234567.2", "0.1"]) == others
+    assert matched(others, ["1234567900", "1234567.2", "0.1"]) == list(map(str, others))
 
 
 def test_validation_tables_are_matched_as_those_to_predict(tmp_path, capsys):

@@ -232,6 +232,19 @@ def test_standard_output_that_cannot_be_written_to(files):
 
 
 @pytest.mark.slow
+def test_unbuffered_standard_output_is_whole_or_an_error(files):
+    """Which Python writes to without looking at how much was taken."""
+    pd.concat([pd.read_csv("t.csv")] * 5).to_csv("long.csv", index=False)
+    whole = vpboost("predict", "m.vpboost", "long.csv").stdout
+    assert 1 << 12 < len(whole) < 1 << 13, "one write, which is cut short"
+    for command in ("predict m.vpboost long.csv", "inspect m.vpboost --json"):
+        found = shell(f"ulimit -f 4; PYTHONUNBUFFERED=1 $V {command} > cut.txt")
+        assert (found.returncode, found.stderr) == (1, "vpboost: standard output: File too large\n"), command
+    found = shell("PYTHONUNBUFFERED=1 $V predict m.vpboost long.csv")
+    assert (found.returncode, found.stdout, found.stderr) == (0, whole, "")
+
+
+@pytest.mark.slow
 def test_broken_pipes_and_closed_error_streams(files):
     long = pd.concat([pd.read_csv("t.csv")] * 80)
     long.to_csv("long.csv", index=False)

@@ -237,6 +237,7 @@ def test_dates_from_training_to_prediction(tmp_path, capsys):
     assert succeed(capsys, "predict", tmp_path / "m", tmp_path / "new.parquet") == first
 
 
+@pytest.mark.filterwarnings("default:none of the values")
 def test_validation_tables_have_the_kinds_of_training(tmp_path, capsys):
     """A small one may have an empty column, or one that looks like something else."""
     table = write(tmp_path / "t.csv", "a,k,y\n" + "".join(f"{i},{'uv'[i % 2]},{i % 7}.5\n" for i in range(60)))

@@ -31,7 +31,7 @@ def predict(options: argparse.Namespace) -> None:
     form = reading.Format.of(options).reading(*text_columns(model))
     content = reading.piped(options.table) if options.keep else None  # kept tables are read twice
     frame = reading.read_table(options.table, form, content)
-    X = inputs_of(model, frame, options.table)
+    X = inputs_of(model, frame, options.table, options.decimal)
     values = np.asarray(model.predict(X))
     if values.ndim == 1:
         name = model.target_names_[0] if model.target_names_ else "target"
@@ -59,7 +59,7 @@ def text_columns(model: Any) -> list[str]:
     return [] if names is None else [str(names[c.column]) for c in model.input_encoder_.categories_]
 
 
-def inputs_of(model: Any, frame: Any, name: str) -> Any:
+def inputs_of(model: Any, frame: Any, name: str, decimal: str) -> Any:
     """Return a table's columns as the model was trained on them."""
     from . import tables
 
@@ -73,7 +73,7 @@ def inputs_of(model: Any, frame: Any, name: str) -> Any:
     kinds = {**{c.column: "text" for c in encoder.categories_}, **encoder.times_}
     X = tables.known_inputs(frame, [kinds.get(j, "number") for j in range(frame.shape[1])], name)
     for column, levels in encoder.categories_:
-        X.isetitem(column, tables.as_known_levels(X.iloc[:, column], levels))
+        X.isetitem(column, tables.as_known_levels(X.iloc[:, column], levels, decimal))
     return X if hasattr(model, "feature_names_in_") else X.to_numpy(dtype=float, na_value=np.nan)
 
 
@@ -92,7 +92,7 @@ def evaluate(options: argparse.Namespace) -> None:
     truth = tables.with_numbers(tables.take_columns(frame, target, options.table))
     if truth.isna().any().any():
         raise CommandError(f"{options.table} has rows without a target; leave them out")
-    X, y = inputs_of(model, frame, options.table), truth[target[0]] if len(target) == 1 else truth
+    X, y = inputs_of(model, frame, options.table, options.decimal), truth[target[0]] if len(target) == 1 else truth
     as_text = hasattr(model, "classes_") and model.classes_.dtype.kind in "OU"
     y = tables.labels_of(y, "classification" if hasattr(model, "classes_") else "regression", as_text)
     found = measure(model, X, y)

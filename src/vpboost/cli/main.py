@@ -57,6 +57,8 @@ def prepare_streams() -> None:
     """See to it that messages can be printed, and only where they belong."""
     if sys.stderr is None:  # closed by who started us; print would take standard output instead
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115  (for as long as the process runs)
+    if isinstance(getattr(sys.stdout, "buffer", None), io.RawIOBase):  # PYTHONUNBUFFERED: it may take less than all
+        sys.stdout = open(sys.stdout.fileno(), "w", encoding=sys.stdout.encoding, closefd=False)  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # names may have letters that the terminal has not

@@ -165,10 +165,15 @@ def write_table(frame: Any, path: str) -> None:
         return
     form = table_format(path)
     with replacing(path) as temporary:
-        if form is None:
-            frame.to_parquet(temporary, index=False)
-        else:
+        if form is not None:
             frame.to_csv(temporary, **how, **form)
+        elif any(hasattr(dtype, "pyarrow_dtype") for dtype in frame.dtypes):
+            from pyarrow import Table, parquet
+
+            table = Table.from_pandas(frame, preserve_index=False)
+            parquet.write_table(table.replace_schema_metadata(None), temporary)  # pandas cannot read all of its own
+        else:
+            frame.to_parquet(temporary, index=False)
 
 
 def quoting_of(frame: Any) -> int:

@@ -61,7 +61,7 @@ def read_table(path: str, form: Format, content: io.BytesIO | None = None) -> An
     if ending in PARQUET:
         if not file.is_file():
             raise CommandError(f"{path} is not a regular file; Parquet cannot be read from a pipe")
-        return checked(read_parquet(file, form.keep), path)
+        return checked(read_parquet(file, form), path)
     content = content or piped(path)
     if content is not None:
         return read_text(content, "standard input" if path == "-" else path, form)
@@ -86,8 +86,8 @@ def piped(path: str) -> io.BytesIO | None:
         return in_memory(stream, path)
 
 
-def read_parquet(file: Path, keep: str) -> Any:
-    """Return a Parquet file as a data frame; ``keep`` as in :class:`Format`."""
+def read_parquet(file: Path, form: Format) -> Any:
+    """Return a Parquet file as a data frame."""
     try:
         from pyarrow import parquet
     except ImportError as error:
@@ -96,7 +96,7 @@ def read_parquet(file: Path, keep: str) -> Any:
         facts = parquet.read_metadata(file)
         check_memory(16 * facts.num_rows * facts.num_columns, str(file))
         check_unique(facts.schema.to_arrow_schema().names, str(file))
-        return read_batches(parquet, file, keep)
+        return read_batches(parquet, file, form)
     except CommandError:
         raise
     except Exception as error:  # pyarrow's own kinds
@@ -141,7 +141,7 @@ def memory_of(stream: BinaryIO, size: int) -> int:
     return int((2 + 24 * densest) * size)
 
 
-def read_batches(parquet: Any, file: Path, keep: str) -> Any:
+def read_batches(parquet: Any, file: Path, form: Format) -> Any:
     """Return the rows of a Parquet file, read a few at a time: its size says nothing of the memory that they take."""
     import pyarrow
 
@@ -151,14 +151,17 @@ def read_batches(parquet: Any, file: Path, keep: str) -> Any:
         used += sum(getattr(column, "indices", column).nbytes for column in batch.columns)  # levels are shared
         check_memory(2 * used, str(file))  # beside what they take already
     table = pyarrow.Table.from_batches(batches, opened.schema_arrow)
-    for place, field in enumerate(table.schema if keep != "type" else ()):
+    for place, field in enumerate(table.schema if form.keep != "type" else ()):
         if pyarrow.types.is_binary(field.type) or pyarrow.types.is_large_binary(field.type):  # text without a mark
             try:
                 table = table.set_column(place, field.name, table.column(place).cast("string"))
             except pyarrow.ArrowInvalid as error:
                 raise CommandError(f"column {field.name!r} of {file} holds bytes that are not text") from error
-    whole = pyarrow.types.is_integer  # beside missing ones, pandas makes floats of them
-    frame = table.to_pandas(types_mapper=lambda t: pd.ArrowDtype(t) if keep == "type" or (keep and whole(t)) else None)
+    whole = [field.name.strip() for field in table.schema if pyarrow.types.is_integer(field.type)]
+    frame = table.to_pandas(
+        types_mapper=pd.ArrowDtype if form.keep == "type" else None,
+        integer_object_nulls=bool(form.keep or set(whole) & set(form.text)),  # else pandas makes floats of them
+    )
     named = [name for name in frame.index.names if name is not None]
     return frame.reset_index(named) if named else frame
 

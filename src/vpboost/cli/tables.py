@@ -101,39 +101,41 @@ def known_inputs(frame: Any, kinds: list[str], name: str) -> Any:
     return frame
 
 
-def as_known_levels(column: Any, levels: tuple[str, ...]) -> Any:
+def as_known_levels(column: Any, levels: tuple[str, ...], decimal: str = ".") -> Any:
     """Return a column of categories written as in training: 1.0 as 1 or the other way round; warn if none is known."""
     by_value: dict[str | float, str] = {}
     for level in levels:
-        value = meaning(level)
+        value = meaning(level, decimal)
         by_value[value] = "" if value in by_value else level  # 01 and 1 are two levels, and no third one is either
     known = set(levels)
 
-    def match(value: Any) -> Any:
+    def match(value: Any) -> str:  # texts: pandas would make floats of whole numbers beside missing ones
         text = level_name(value)
-        return value if text in known else by_value.get(meaning(text)) or value
+        return text if text in known else by_value.get(meaning(text, decimal)) or text
 
     column = column.map(match, na_action="ignore")
     present = column.dropna()
-    if len(present) and not any(level_name(value) in known for value in present):
-        text = f"such as {str(present.iloc[0])!r}, is a level of training: {', '.join(map(repr, levels[:5]))}"
+    if len(present) and not present.isin(known).any():
+        text = f"such as {present.iloc[0]!r}, is a level of training: {', '.join(map(repr, levels[:5]))}"
         warnings.warn(f"none of the values of column {column.name!r}, {text}", stacklevel=2)
     return column
 
 
 @lru_cache(1 << 16)
-def meaning(text: str) -> str | float:
-    """Return the number that a text stands for, a moment or a truth value in one spelling, else the text."""
-    if re.fullmatch(NUMBER, text.strip()):
-        if len(text) < 400 and text.strip().lstrip("+-").isdigit():
-            return int(text)  # as floats, long ones would be alike
-        number = float(text)
+def meaning(text: str, decimal: str) -> str | float:
+    """Return the number that a text stands for, a moment, time or truth value in one spelling, else the text."""
+    digits = text.strip().replace(decimal, ".")
+    if re.fullmatch(NUMBER, digits):
+        if len(text) < 400 and digits.lstrip("+-").isdigit():
+            return int(digits)  # as floats, long ones would be alike
+        number = float(digits)
         single = number % 1 and number != float(f"{number:.9g}") and number == float(np.float32(number))
         return float(str(np.float32(number))) if single else number  # 0.1 of single precision, in 17 digits
     if re.fullmatch(ISO_DATE, text):
         with suppress(ValueError):  # no such day
             return level_name(pd.Timestamp(text))
-    text = re.sub(r"\A(\d\d:\d\d:\d\d)\.0+\Z", r"\1", text)  # a time of day, as Arrow writes it
+    if time := re.fullmatch(r"(\d\d:\d\d)(?:(:\d\d)(\.\d+)?)?", text):  # of day; Arrow writes zeros behind it
+        return time[1] + (time[2] or ":00") + (time[3] or "").rstrip(".0")
     return text.lower() if text.lower() in ("true", "false") else text
 
 

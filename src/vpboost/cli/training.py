@@ -196,6 +196,9 @@ def training_data(frame: Any, options: argparse.Namespace, name: str, like: Any 
         X = tables.check_inputs(frame[inputs], options.categorical, options.decimal)
     else:
         X = tables.known_inputs(frame[inputs], [tables.kind_of(like[column]) for column in inputs], name)
+        for column in [column for column in inputs if tables.kind_of(like[column]) == "text"]:
+            levels = sorted({tables.level_name(value) for value in like[column].dropna().unique()})
+            X[column] = tables.as_known_levels(X[column], tuple(levels), options.decimal)
     others = tables.with_numbers(frame[used])
     for column in options.target:
         if tables.is_number(others[column]):
