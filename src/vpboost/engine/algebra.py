@@ -46,16 +46,24 @@ def place_of(function: Callable) -> Callable:
     return build
 
 
-def product(eqn: Any) -> Callable:
-    """Multiply matrices, or stacks of them, along any axes."""
+def is_plain_product(eqn: Any) -> bool:
+    """Say whether a ``dot_general`` multiplies two matrices."""
+    (summed, _), (batch, _) = eqn.params["dimension_numbers"]
+    return not batch and len(summed) == 1 and all(variable.aval.ndim == 2 for variable in eqn.invars)
+
+
+def product(eqn: Any, turned: bool = False) -> Callable:
+    """Multiply matrices, or stacks of them, along any axes; ``turned`` returns the transpose, of matrices only."""
     (left_sum, right_sum), (left_batch, right_batch) = eqn.params["dimension_numbers"]
     left, right = eqn.invars[0].aval, eqn.invars[1].aval
     dtype = eqn.outvars[0].aval.dtype
     if dtype not in (left.dtype, right.dtype) or not {left.dtype, right.dtype} <= {np.dtype(bool), dtype}:
         raise UnknownOperationError(f"dot_general of {left.dtype} and {right.dtype}")
-    if left.ndim == right.ndim == 2 and not left_batch and len(left_sum) == 1:  # matrices
+    if is_plain_product(eqn):
         by_left, by_right = left_sum[0] == 0, right_sum[0] == 1
         multiply = np.multiply if left.shape[left_sum[0]] == 1 else np.matmul
+        if turned:
+            return lambda a, b: multiply(b if by_right else b.T, a if by_left else a.T)
         return lambda a, b: multiply(a.T if by_left else a, b.T if by_right else b)
     left_free = [axis for axis in range(left.ndim) if axis not in (*left_sum, *left_batch)]
     right_free = [axis for axis in range(right.ndim) if axis not in (*right_sum, *right_batch)]

@@ -4,12 +4,13 @@ Nothing is compiled: a program is ready as soon as JAX has traced it. That pays 
 costs a few microseconds, and compilation would cost seconds.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from .algebra import ALGEBRA
+from .algebra import ALGEBRA, is_plain_product, product
 from .elementwise import ELEMENTWISE, UnknownOperationError
 from .shapes import SHAPES, as_plain, is_key
 
@@ -53,6 +54,7 @@ class Program:
         self.n_fixed = n_fixed
         self.outputs = self._read_in(closed, self.inputs)
         self._drop_unneeded()
+        self._turn_products()
         known = {place for place, value in enumerate(self.values) if value is not None}
         for operation in self._following(known):
             self._call(operation)(self.values)
@@ -138,6 +140,18 @@ class Program:
         self.operations = left
         return taken
 
+    def _turn_products(self) -> None:
+        """Let (A B)ᵀ be computed as Bᵀ Aᵀ: arrays of one order are faster to work on than a mixture."""
+        uses = Counter(place for operation in self.operations for place in operation.ins)
+        products = {o.outs[0]: o for o in self.operations if o.name == "dot_general" and is_plain_product(o.eqn)}
+        turned: dict[int, Operation | None] = {}
+        for operation in self.operations:
+            first = products.get(operation.ins[0]) if turns(operation) else None
+            if first is not None and uses[first.outs[0]] == 1 and first.outs[0] not in self.outputs:
+                turned |= {id(first): first._replace(name="turned product", outs=operation.outs), id(operation): None}
+        replaced = (turned.get(id(operation), operation) for operation in self.operations)
+        self.operations = [operation for operation in replaced if operation is not None]
+
     # --- building the calls -------------------------------------------------------------------------------------------
 
     def _call(self, operation: Operation) -> Callable:
@@ -180,12 +194,19 @@ class Program:
         name, eqn = operation.name, operation.eqn
         if name in FLOW:
             return FLOW[name](eqn)
+        if name == "turned product":
+            return product(eqn, turned=True)
         if name not in PRIMITIVES:
             raise UnknownOperationError(name)
         if is_reshape(eqn):  # the cheapest way to do it
             shape = eqn.outvars[0].aval.shape
             return lambda x: x.reshape(shape)
         return PRIMITIVES[name](eqn)
+
+
+def turns(operation: Operation) -> bool:
+    """Say whether an operation transposes a matrix."""
+    return operation.name == "transpose" and operation.eqn.params["permutation"] == (1, 0)
 
 
 def is_reshape(eqn: Any) -> bool:
