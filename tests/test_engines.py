@@ -175,6 +175,7 @@ def test_resuming_with_numpy_gives_the_same_bits(dtype):
     assert resumed.ensemble.weights.dtype == dtype
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("estimator", "y"),
     [

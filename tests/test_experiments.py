@@ -242,7 +242,7 @@ def test_quick_mode(tmp_path, task, capsys):
     found = tables.load(tmp_path, task)
     assert set(found) == set(QUICK[task])
     for content in found.values():
-        row = tables.scaling(content)
+        row = tables.statistics(content)
         assert np.isfinite(row["loss"][0])
         assert (row["trials"], row["seeds"]) == (1, 2)
     path = tmp_path / task / f"{QUICK[task][0]}.json"

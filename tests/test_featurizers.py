@@ -114,6 +114,7 @@ def test_networks_compute_what_they_say(x64):
     np.testing.assert_allclose(resnet(jnp.asarray(x)), z, rtol=1e-13)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_featurizers_differ_by_key_only(name):
     shape = (2, 9, 8) if name == "ConvNet" else (3,)

@@ -20,6 +20,8 @@ from vpboost.files.container import MOST_HEADER_BYTES, pack, unpack
 from vpboost.files.reader import Reader
 from vpboost.predictor import Predictor
 
+pytestmark = pytest.mark.slow
+
 QUICK = {"n_estimators": 2, "max_steps": 2, "engine": "numpy", "encoding": "plain"}
 X = np.random.default_rng(0).normal(size=(40, 2))
 Y = X[:, 0] + X[:, 1]
@@ -170,7 +172,6 @@ PARAMETERS = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", PARAMETERS)
 def test_parameters(tmp_path, name):
     model = VPBoostRegressor(**{**QUICK, **PARAMETERS[name]}).fit(X, np.exp(Y))

@@ -122,6 +122,7 @@ def test_vp_takes_the_steps_of_algorithm_1(x64):
     np.testing.assert_allclose(learner.weights, expected, atol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_methods_solve_when_they_say(method, x64):
     x, derivatives, module = problem("softmax")
