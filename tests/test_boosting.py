@@ -197,6 +197,7 @@ def test_boosting_rate_scales_the_step_and_its_prediction(x64):
     np.testing.assert_allclose(part.ensemble.weights, 0.3 * full.ensemble.weights, rtol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["squared", "softmax", "poisson"])
 def test_predictions_match_the_reported_losses(name):
     x, y, loss = make_problem(name)

@@ -50,6 +50,7 @@ def test_pickles_keep_double_precision():
         assert later.n_iter_ == 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factory", [partial(MLP, width=5), partial(RBF, n_features=4)])
 @pytest.mark.parametrize("n_outputs", [1, 6])
 def test_input_gradients_match_finite_differences(factory, n_outputs, x64):

@@ -153,6 +153,7 @@ def test_training_lowers_the_objective_and_vp_beats_gd(x64):
     assert final["vp"] < final["gd"]
 
 
+@pytest.mark.slow
 def test_the_best_candidate_is_kept(x64):
     x, derivatives, _ = problem()
     rows = x.reshape(-1, 2)
