@@ -57,11 +57,7 @@ def program(function: Callable, quick: bool = False) -> Callable:
     Arrays among the arguments, and in them, are what the program works on; anything else belongs to the program. A
     ``quick`` one is compiled quickly and runs slowly.
     """
-
-    @cache
-    def by_xla() -> Callable:
-        options: Any = {"compiler_options": quick_options()} if quick else {}
-        return eqx.filter_jit(function, **options)
+    by_xla = None if quick else eqx.filter_jit(function)
 
     @wraps(function)
     def run(*args: Any) -> Any:
@@ -72,11 +68,20 @@ def program(function: Callable, quick: bool = False) -> Callable:
                     return interpreted(args)
                 except Exception as error:
                     raise RuntimeError(f"NumPy cannot carry out {function.__name__}; use engine='xla'") from error
-        with _one_at_a_time:  # profiles race side by side
-            compiled = by_xla()
-        return compiled(*args)
+        return (by_xla or _compiled_quickly(function))(*args)
 
     return run
+
+
+def _compiled_quickly(function: Callable) -> Callable:
+    with _one_at_a_time:  # profiles race side by side, and must not compile it twice
+        return _quick_jit(function)
+
+
+@cache
+def _quick_jit(function: Callable) -> Callable:
+    options: Any = {"compiler_options": quick_options()}  # not known before XLA is there
+    return eqx.filter_jit(function, **options)
 
 
 class Interpreted(NamedTuple):
