@@ -83,6 +83,8 @@ def product(eqn: Any, turned: bool = False) -> Callable:
 
 def by_matrix(function: Callable, *stacks: np.ndarray) -> np.ndarray:
     """Apply a function of matrices to stacks of them."""
+    if stacks[0].ndim == 2:
+        return function(*stacks)
     if stacks[0].ndim == 3 and len(stacks[0]) == 1:
         return function(*[stack[0] for stack in stacks])[None]
     matrices = [stack.reshape(-1, *stack.shape[-2:]) for stack in stacks]
