@@ -1,6 +1,6 @@
 """Train on the paper's three 2D tasks, with variable projection and with gradient descent.
 
-``vpboost demo`` prints a table and writes ``demo.png``: truth, prediction and error of every task.
+``vpboost demo`` prints a table and writes ``demo.png``: data, prediction and errors of every task.
 """
 
 import time
@@ -131,7 +131,7 @@ def table_of(runs: list[Run]) -> Table:
 
 
 def draw(runs: list[Run], path: str) -> None:
-    """Write a picture: one row per task; truth, prediction and error of ``vp``, and the error of ``gd``."""
+    """Write a picture: one row per task; data, prediction of ``vp``, and the errors of ``vp`` and ``gd``."""
     try:
         from matplotlib.figure import Figure
 
@@ -142,57 +142,35 @@ def draw(runs: list[Run], path: str) -> None:
     axes = figure.subplots(len(TASKS), 4, squeeze=False)
     for row, name in zip(axes, TASKS, strict=True):
         vp, gd = (next(r for r in runs if r.task == name and r.method == m) for m in ("vp", "gd"))
-        _draw_regression(figure, row, vp, gd) if name == "task1" else _draw_classes(row, vp, gd)
+        _draw_task(figure, row, vp, gd)
         row[0].set_ylabel(f"{name}: {TASKS[name].title}")
-        for axis in row:
-            axis.set(xticks=[], yticks=[])
     save_figure(figure, path)
 
 
-def _grid(low: float, high: float) -> tuple[np.ndarray, tuple[float, ...]]:
+def _draw_task(figure: Any, row: Any, vp: Run, gd: Run) -> None:
+    """Draw the training data, VPBoost's prediction on a grid, and the errors of both methods on the test part."""
+    data, several = vp.data, vp.task != "task1"
+    low, high = data.x_train.min(), data.x_train.max()
     side = np.linspace(low, high, 201)
-    return np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2), (low, high, low, high)
+    grid = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
 
+    def predict(one: Run, x: np.ndarray) -> np.ndarray:
+        raw = one.fit.ensemble.predict(one.scaler(x))
+        return logits(raw).argmax(axis=1) if several else raw[:, 0]
 
-def _draw_regression(figure, row, vp: Run, gd: Run) -> None:  # type: ignore[no-untyped-def]
-    points, extent = _grid(0, 1)
-    truth = datasets.oscillatory(points)
-    predictions = [r.fit.ensemble.predict(r.scaler(points))[:, 0] for r in (vp, gd)]
-    errors = [np.abs(p - truth) for p in predictions]
-    top = np.abs(truth).max()
-    panels = [
-        ("truth", truth, "RdBu_r", -top, top),
-        ("VPBoost", predictions[0], "RdBu_r", -top, top),
-        (f"|error| of VPBoost, test MSE {vp.test_loss:.1e}", errors[0], "magma", 0, np.quantile(errors[1], 0.99)),
-        (f"|error| of GDBoost, test MSE {gd.test_loss:.1e}", errors[1], "magma", 0, np.quantile(errors[1], 0.99)),
-    ]
-    for axis, (title, values, colours, low, high) in zip(row, panels, strict=True):
-        image = axis.imshow(values.reshape(201, 201), origin="lower", extent=extent, cmap=colours, vmin=low, vmax=high)
+    span = {"vmin": data.y_train.min(), "vmax": data.y_train.max(), "cmap": "viridis" if several else "RdBu_r"}
+    errors = [np.abs(predict(one, data.x_test) - data.y_test) for one in (vp, gd)]
+    row[0].scatter(*data.x_train.T, c=data.y_train, s=3, **span)
+    field = row[1].imshow(predict(vp, grid).reshape(201, 201), origin="lower", extent=(low, high, low, high), **span)
+    look = {"s": 6, "cmap": "magma_r", "vmin": 0, "vmax": 1 if several else np.quantile(errors[1], 0.99)}
+    for axis, error in zip(row[2:], errors, strict=True):
+        shown = axis.scatter(*data.x_test.T, c=np.minimum(error, 1), **look)
+    for image, axes in () if several else ((field, row[:2]), (shown, row[2:])):
+        figure.colorbar(image, ax=axes, shrink=0.8)
+    titles = [f"errors of {name}, test loss {one.test_loss:.1e}" for name, one in (("VPBoost", vp), ("GDBoost", gd))]
+    for axis, title in zip(row, ("training data", "VPBoost", *titles), strict=True):
+        axis.set(xticks=[], yticks=[], xlim=(low, high), ylim=(low, high), aspect="equal")
         axis.set_title(title, fontsize=9)
-        figure.colorbar(image, ax=axis, shrink=0.8)
-
-
-def _draw_classes(row, vp: Run, gd: Run) -> None:  # type: ignore[no-untyped-def]
-    data = vp.data
-    limit = 1.25 if vp.task == "task2" else 3
-    points, extent = _grid(-limit, limit)
-    n_classes = int(data.y_train.max()) + 1
-    colours = "coolwarm" if n_classes == 2 else "viridis"
-    shown = {"cmap": colours, "vmin": 0, "vmax": n_classes - 1}
-    row[0].scatter(*data.x_train.T, c=data.y_train, s=2, **shown)
-    row[0].set(xlim=extent[:2], ylim=extent[2:], aspect="equal", title="truth")
-    regions = [logits(r.fit.ensemble.predict(r.scaler(points))).argmax(axis=1).reshape(201, 201) for r in (vp, gd)]
-    row[1].imshow(regions[0], origin="lower", extent=extent, **shown)
-    row[1].set(title="VPBoost")
-    for axis, one, region, label in ((row[2], vp, regions[0], "VPBoost"), (row[3], gd, regions[1], "GDBoost")):
-        wrong = logits(one.fit.ensemble.predict(one.scaler(data.x_test))).argmax(axis=1) != data.y_test
-        axis.imshow(region, origin="lower", extent=extent, alpha=0.35, **shown)
-        axis.scatter(*data.x_test.T, c=data.y_test, s=3, **shown)
-        axis.scatter(*data.x_test[wrong].T, s=45, facecolors="none", edgecolors="red")
-        axis.set(xlim=extent[:2], ylim=extent[2:], aspect="equal")
-        axis.set_title(f"{label}: {wrong.sum()} of {len(wrong)} wrong, loss {one.test_loss:.3f}", fontsize=9)
-    for axis in row[:2]:
-        axis.title.set_fontsize(9)
 
 
 def demonstrate(picture: str = "demo.png", seed: int = 0, candidates: int = 2) -> None:
@@ -210,4 +188,4 @@ def demonstrate(picture: str = "demo.png", seed: int = 0, candidates: int = 2) -
                 runs.append(run(name, method, seed, candidates, advance))
     console.print(table_of(runs))
     draw(runs, picture)
-    console.print(f"Picture of truth, prediction and error: {picture}")
+    console.print(f"Picture of data, prediction and errors: {picture}")

@@ -7,13 +7,6 @@ from .choice import ENGINES, block_unit, is_array, program, using
 from .compilation import cache_compilation, cache_unless_set, forget_programs_if_many, quick_options
 
 __all__ = [
-    "ENGINES",
-    "block_unit",
-    "cache_compilation",
-    "cache_unless_set",
-    "forget_programs_if_many",
-    "is_array",
-    "program",
-    "quick_options",
-    "using",
-]
+    "ENGINES", "block_unit", "cache_compilation", "cache_unless_set", "forget_programs_if_many", "is_array",
+    "program", "quick_options", "using",
+]  # fmt: skip

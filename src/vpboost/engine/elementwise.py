@@ -114,13 +114,7 @@ def reinterpret(eqn: Any) -> Callable:
 
 ELEMENTWISE: dict[str, Callable] = {
     **{name: (lambda eqn, function=function: function) for name, function in PLAIN.items()},
-    **{
-        "div": divide,
-        "rem": remainder,
-        "pow": power,
-        "integer_pow": integer_power,
-        "round": round_number,
-        "select_n": select,
-    },
+    **{"div": divide, "rem": remainder, "pow": power, "integer_pow": integer_power},
+    **{"round": round_number, "select_n": select},
     **{"shift_right_logical": shift_right, "convert_element_type": convert, "bitcast_convert_type": reinterpret},
 }

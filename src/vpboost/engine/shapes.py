@@ -222,14 +222,7 @@ def out_of_bounds(eqn: Any) -> Any:
 SHAPES: dict[str, Callable] = {
     **{"reshape": reshape, "squeeze": reshape, "expand_dims": reshape, "broadcast_in_dim": broadcast},
     **{"transpose": transpose, "slice": cut, "dynamic_slice": dynamic_cut, "dynamic_update_slice": dynamic_update},
-    **{
-        "pad": pad,
-        "tile": tile,
-        "concatenate": concatenate,
-        "stack": stack,
-        "split": split,
-        "iota": count,
-        "rev": reverse,
-    },
+    **{"pad": pad, "tile": tile, "concatenate": concatenate, "stack": stack, "split": split},
+    **{"iota": count, "rev": reverse},
     **{"gather": gather, "gathered places": gathered_places, "device_put": lambda eqn: lambda *arrays: list(arrays)},
 }

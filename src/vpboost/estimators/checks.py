@@ -8,17 +8,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from ..core.data import check_weights
-from ..tables.frames import (
-    column_names,
-    in_order,
-    is_all_numbers,
-    is_arrow,
-    is_frame,
-    is_times,
-    names_of,
-    read_table,
-    table_of_batch,
-)
+from ..tables import frames
 from ..tables.streams import is_stream, read_stream
 from .parts import Part, hold_out
 from .portfolio import LEAST_ROWS, Profile, fix
@@ -101,7 +91,7 @@ class Checks(Settings):
 
     def _check_data(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> Part:
         """Return inputs, targets and weights, checked; with ``reset`` a new model learns what its columns hold."""
-        names, self._file_columns = names_of(y), None if reset else self._file_columns
+        names, self._file_columns = frames.names_of(y), None if reset else self._file_columns
         if is_stream(X):
             names = [y] if isinstance(y, str) else None if y is None else list(y)
             X, y, self._file_columns = read_stream(X, y, self._file_columns)
@@ -117,19 +107,21 @@ class Checks(Settings):
         if isinstance(X, np.ma.MaskedArray):
             missing: Any = np.array("NaT", X.dtype) if X.dtype.kind in "mM" else np.nan
             X = np.ma.filled(X if X.dtype.kind in "mM" else X.astype(float), missing)
-        if type(X).__name__ == "RecordBatch" and is_arrow(X):
-            X = table_of_batch(X)
+        if type(X).__name__ == "RecordBatch" and frames.is_arrow(X):
+            X = frames.table_of_batch(X)
         if hasattr(X, "collect") and not hasattr(X, "shape"):
             raise TypeError(f"X must be an array or a data frame, got {type(X).__name__}: collect it first")
         if reset:
             self.kinds_ = None
-        if self._file_columns is not None and is_frame(X):
-            if sorted(map(str, column_names(X))) != sorted(self._file_columns):
+        if self._file_columns is not None and frames.is_frame(X):
+            if sorted(map(str, frames.column_names(X))) != sorted(self._file_columns):
                 raise ValueError(
                     f"X must have the columns of the file that the model was fitted to: {self._file_columns}"
                 )
-            X = read_table(in_order(X, self._file_columns), ["number"] * len(self._file_columns)).numbers
-        if is_times(X) or (is_frame(X) and (is_arrow(X) or self.kinds_ is not None or not is_all_numbers(X))):
+            X = frames.read_table(frames.in_order(X, self._file_columns), ["number"] * len(self._file_columns)).numbers
+        if frames.is_times(X) or (
+            frames.is_frame(X) and (frames.is_arrow(X) or self.kinds_ is not None or not frames.is_all_numbers(X))
+        ):
             return self._read_table(X, reset)
         if self.kinds_ is not None:
             raise ValueError("X must be a data frame with the columns of training, not all of which were numbers")
@@ -144,10 +136,10 @@ class Checks(Settings):
         """Return a data frame read column by column: a table, or an array if all its columns are numbers."""
         if X.shape[0] == 0:
             raise ValueError(f"Found array with 0 sample(s) (shape={X.shape}) while a minimum of 1 is required.")
-        if is_frame(X) and not column_names(X):
+        if frames.is_frame(X) and not frames.column_names(X):
             raise ValueError("X has no columns")
         validate_data(self, X, skip_check_array=True, reset=reset)
-        table = read_table(X, None if reset else self.kinds_ or ["number"] * X.shape[1])
+        table = frames.read_table(X, None if reset else self.kinds_ or ["number"] * X.shape[1])
         if reset and set(table.kinds) != {"number"}:
             self.kinds_ = table.kinds
         return table.numbers if self.kinds_ is None else table

@@ -12,13 +12,7 @@ from ..files.describe import kind_described
 
 
 def ensemble(
-    graph: Any,
-    x: str,
-    shape: tuple[int, ...],
-    constant: np.ndarray,
-    weights: np.ndarray,
-    description: Any,
-    theta: dict,
+    graph: Any, x: str, shape: tuple[int, ...], constant: np.ndarray, weights: np.ndarray, description: Any, theta: dict
 ) -> str:
     """Return c₀ + Σ_m W_mᵀ z_m(x), ``(rows, K)``, for inputs of a shape."""
     if not len(weights):

@@ -10,16 +10,6 @@ from .custom import CustomLoss
 from .regression import Gamma, LogLink, Poisson, PseudoHuber, Quantile, SquaredError, Tweedie
 
 __all__ = [
-    "BinaryCrossEntropy",
-    "CustomLoss",
-    "Gamma",
-    "LogLink",
-    "Loss",
-    "MulticlassCrossEntropy",
-    "Poisson",
-    "PseudoHuber",
-    "Quantile",
-    "SquaredError",
-    "Tweedie",
-    "newton_constant",
-]
+    "BinaryCrossEntropy", "CustomLoss", "Gamma", "LogLink", "Loss", "MulticlassCrossEntropy", "Poisson",
+    "PseudoHuber", "Quantile", "SquaredError", "Tweedie", "newton_constant",
+]  # fmt: skip

@@ -9,12 +9,6 @@ from .page import report
 from .predictions import plot_predictions
 
 __all__ = [
-    "draw_history",
-    "plot_diagnostics",
-    "plot_input_gradients",
-    "plot_partial_dependence",
-    "plot_predictions",
-    "plot_training",
-    "plot_trust_region",
-    "report",
-]
+    "draw_history", "plot_diagnostics", "plot_input_gradients", "plot_partial_dependence", "plot_predictions",
+    "plot_training", "plot_trust_region", "report",
+]  # fmt: skip
