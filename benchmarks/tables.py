@@ -44,18 +44,24 @@ def load(name: str, folder: Path) -> Split:
         cut = round(0.85 * len(rest))
         rows = {"train": rest[:cut], "val": rest[cut:], "test": np.flatnonzero(test)}
         return Split("binary", {k: (data["X"][i], data["y"][i]) for k, i in rows.items()})
+    if name == "adult":
+        X, X_test = (np.hstack([data[f"Xnum_{part}"], data[f"Xcat_{part}"]]) for part in ("train", "test"))
+        train, val = np.split(np.random.default_rng(0).permutation(len(X)), [round(0.85 * len(X))])
+        y = data["y_train"]
+        return Split(
+            "binary", {"train": (X[train], y[train]), "val": (X[val], y[val]), "test": (X_test, data["y_test"])}
+        )
     if "X_train" in data:
         return Split("regression", {k: (data[f"X_{k}"], data[f"y_{k}"]) for k in ("train", "val", "test")})
-    X = data["X"]
+    X = np.hstack([data["Xnum"], data["Xbin"]]) if name == "covertype" else data["X"]
     y = next(data[key] for key in ("C", "Y2", "Y", "y") if key in data)
     if name == "cdr":
         rows = {k: data[f"idx_{k}_rng42"] for k in ("train", "val", "test")}
         return Split("regression", {k: (X[i], y[i]) for k, i in rows.items()})
     order = np.random.default_rng(0).permutation(len(X))
     cuts = np.split(order, [round(0.7 * len(X)), round(0.85 * len(X))])
-    kind = {"magic": "binary", "electricity": "binary", "satimage": "multiclass", "penbased": "multiclass"}.get(
-        name, "regression"
-    )
+    kind = "binary" if name in ("magic", "electricity") else "regression"
+    kind = "multiclass" if name in ("satimage", "penbased", "covertype") else kind
     return Split(kind, {k: (X[i], y[i]) for k, i in zip(("train", "val", "test"), cuts, strict=True)})
 
 

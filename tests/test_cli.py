@@ -92,7 +92,7 @@ def test_train_predict_evaluate_inspect(folder, model, capsys):
     assert (folder / "history.png").read_bytes().startswith(b"\x89PNG")
     described = json.loads(succeed(capsys, "inspect", model, "--json"))
     assert described["parameters"]["inherit"] == 0
-    assert described["arrays"]["weights"]["dtype"] == "float32"
+    assert described["arrays"]["weights"]["dtype"] == f"{load_model(model).ensemble_.weights.dtype}"
 
 
 def test_classification_several_targets_and_other_formats(folder, capsys):

@@ -32,6 +32,7 @@ from vpboost import (
     boost,
 )
 from vpboost.estimators.plan import engine_of
+from vpboost.estimators.portfolio import FALLBACK
 from vpboost.estimators.run import Run
 from vpboost.featurizers import SomeColumns
 
@@ -196,7 +197,7 @@ def test_fitting_a_small_table_compiles_nothing(estimator, y):
         estimator.fit(x, y(x)).predict(x)
 
     assert compilations(work) == 0
-    assert engine_of(estimator, (317, 4), False) == "numpy"
+    assert engine_of(estimator, FALLBACK, (317, 4), False) == "numpy"
 
 
 def test_compilations_are_counted():
@@ -206,12 +207,16 @@ def test_compilations_are_counted():
 
 def test_the_engine_is_chosen_by_the_length_of_training():
     model = VPBoostRegressor()
-    assert [engine_of(model, shape, False) for shape in ((3000, 9), (3001, 9), (50, 8, 8))] == ["numpy", "xla", "xla"]
-    assert [engine_of(model, (rows, 9), True) for rows in (1000, 1001)] == ["numpy", "xla"]
-    assert engine_of(VPBoostRegressor(max_steps=500), (300, 3), False) == "numpy"
-    assert engine_of(VPBoostRegressor(max_steps=500), (301, 3), False) == "xla"
-    assert engine_of(VPBoostRegressor(engine="numpy"), (10**6, 9), False) == "numpy"
-    assert engine_of(VPBoostClassifier(engine="xla"), (10, 9), False) == "xla"
+    assert [engine_of(model, FALLBACK, shape, False) for shape in ((3000, 9), (3001, 9), (50, 8, 8))] == [
+        "numpy",
+        "xla",
+        "xla",
+    ]
+    assert [engine_of(model, FALLBACK, (rows, 9), True) for rows in (1000, 1001)] == ["numpy", "xla"]
+    assert engine_of(model, FALLBACK._replace(max_steps=500), (300, 3), False) == "numpy"
+    assert engine_of(model, FALLBACK._replace(max_steps=500), (301, 3), False) == "xla"
+    assert engine_of(VPBoostRegressor(engine="numpy"), FALLBACK, (10**6, 9), False) == "numpy"
+    assert engine_of(VPBoostClassifier(engine="xla"), FALLBACK, (10, 9), False) == "xla"
     with pytest.raises(ValueError, match="engine must be 'auto' or one of 'xla', 'numpy', got 'gpu'"):
         VPBoostRegressor(engine="gpu").fit(X, Y)
     with pytest.raises(ValueError, match="engine must be one of 'xla', 'numpy', got 'auto'"):
@@ -259,6 +264,7 @@ os.sched_setaffinity(0, [int(core) for core in sys.argv[1].split(",")])
 import numpy as np
 from vpboost import VPBoostClassifier, VPBoostRegressor
 from vpboost.estimators.plan import engine_of
+from vpboost.estimators.portfolio import FALLBACK
 digest = hashlib.sha256()
 x = np.random.default_rng(0).normal(size=(1500, 9))
 mixed = np.tanh(x @ np.random.default_rng(1).normal(size=(9, 20)))
@@ -268,7 +274,7 @@ for model, y in [
     (VPBoostClassifier(n_estimators=2, encoding="plain", engine="numpy"), np.argmax(x, axis=1)),
 ]:
     model.fit(x, y)
-    assert engine_of(model, x.shape, False) == "numpy"
+    assert engine_of(model, FALLBACK, x.shape, False) == "numpy"
     digest.update(np.asarray(model.ensemble_.weights).tobytes() + str(model.profile_).encode())
 print(digest.hexdigest())
 """

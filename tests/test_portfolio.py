@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from oracles import central_difference
 from vpboost import VPBoostClassifier, VPBoostRegressor
-from vpboost.estimators import race
+from vpboost.estimators import choosing, race
 from vpboost.estimators.parts import hold_out
-from vpboost.estimators.portfolio import FALLBACK, PORTFOLIO, Profile, profiles
+from vpboost.estimators.portfolio import FALLBACK, PORTFOLIO, SMOOTH, Profile, profiles
 from vpboost.estimators.run import Run
 
 QUICK = {"n_estimators": 4, "max_steps": 10, "width": 4}
@@ -17,7 +17,9 @@ QUICK = {"n_estimators": 4, "max_steps": 10, "width": 4}
 
 @pytest.fixture
 def short_race(monkeypatch):
-    monkeypatch.setattr(race, "PILOT_STAGES", 3)
+    monkeypatch.setattr(choosing, "PILOT_STAGES", 3)
+    monkeypatch.setattr(choosing, "SMOOTH_STAGES", 1)
+    monkeypatch.setattr(choosing, "LOOKING_STAGES", 1)
 
 
 def staircase(n=400, seed=0):
@@ -27,25 +29,28 @@ def staircase(n=400, seed=0):
 
 
 def test_profiles_respect_what_is_fixed_and_the_shape():
-    assert profiles("auto", "auto", "auto", (500, 8)) == list(PORTFOLIO)
-    assert profiles("auto", "auto", "auto", (199, 8)) == [FALLBACK]
-    assert {p.encoding for p in profiles("auto", "auto", "auto", (500, 65))} == {"plain", "quantile"}
-    assert profiles("plain", 0.5, "auto", (500, 8)) == [Profile("plain", 0.5, 1.0)]
-    assert profiles("spline", "auto", 0.5, (500, 80)) == [Profile("spline", 0.7, 0.5), Profile("spline", 0.0, 0.5)]
-    assert profiles("auto", 0.0, 1.0, (500, 8)) == [Profile(e, 0.0, 1.0) for e in ("plain", "quantile", "spline")]
-    assert profiles("auto", "auto", "auto", (500, 28, 28)) == [Profile("plain", 0.0, None)]
-    assert profiles("plain", 0.0, None, (500, 28, 28)) == [Profile("plain", 0.0, None)]
+    def of(encoding, inherit, max_features, shape):
+        return profiles(VPBoostRegressor(encoding=encoding, inherit=inherit, max_features=max_features), shape)
+
+    assert of("auto", "auto", "auto", (500, 8)) == list(PORTFOLIO)
+    assert of("auto", "auto", "auto", (199, 8)) == [FALLBACK]
+    assert {p.encoding for p in of("auto", "auto", "auto", (500, 65))} == {"plain", "quantile"}
+    assert of("plain", 0.5, "auto", (500, 8)) == [Profile("plain", 0.5, 1.0)]
+    assert of("spline", "auto", 0.5, (500, 80)) == [Profile("spline", 0.7, 0.5), Profile("spline", 0.0, 0.5)]
+    assert of("auto", 0.0, 1.0, (500, 8)) == [Profile(e, 0.0, 1.0) for e in ("plain", "quantile", "spline")]
+    assert of("auto", "auto", "auto", (500, 28, 28)) == [Profile("plain", 0.0, None)]
+    assert of("plain", 0.0, None, (500, 28, 28)) == [Profile("plain", 0.0, None)]
     with pytest.raises(ValueError, match="encoding='spline' and max_features='auto' are for tables; X holds images"):
-        profiles("spline", "auto", "auto", (500, 28, 28))
+        of("spline", "auto", "auto", (500, 28, 28))
 
 
 def test_the_race_keeps_the_profile_that_validates_best(short_race):
     X, y = staircase()
-    model = VPBoostRegressor(**QUICK).fit(X[:300], y[:300], X_val=X[300:], y_val=y[300:])
-    assert set(model.race_) == set(PORTFOLIO)
+    options = {**QUICK, "relevance": False}
+    model = VPBoostRegressor(**options).fit(X[:300], y[:300], X_val=X[300:], y_val=y[300:])
+    assert {p._replace(max_steps=10, relevance=False) for p in (*PORTFOLIO, *SMOOTH)} == set(model.race_)
     assert model.race_[model.profile_] <= 1.05 * min(model.race_.values())
-    encoding, inherit, max_features = model.profile_
-    fixed = VPBoostRegressor(**QUICK, encoding=encoding, inherit=inherit, max_features=max_features)
+    fixed = VPBoostRegressor(**{**options, **model.profile_.parameters()})
     fixed.fit(X[:300], y[:300], X_val=X[300:], y_val=y[300:])
     assert fixed.race_ == {}
     np.testing.assert_array_equal(fixed.predict(X), model.predict(X))
@@ -59,15 +64,15 @@ def test_fewer_columns_win_a_tie():
             self.plan = SimpleNamespace(encoder=encoder, engine="xla")
 
         def boost(self, n_stages, seed, watch):
-            assert n_stages == 10
+            assert n_stages == 7
             self.scores = [self.score + 2.5] * 9 + [self.score]  # a gain of 2.5, so a margin of 0.01
 
         best_score = Run.best_score
 
     runners = [Runner(1.0, 30), Runner(1.009, 3), Runner(1.005, 3), Runner(1.011, 1)]
-    assert race.race(runners, 0) == (runners[2], False)
+    assert race.race(runners, 0, 7) == (runners[2], False)
     below_zero = [Runner(-1.0, 30), Runner(-0.98, 3)]
-    assert race.race(below_zero, 0)[0] is below_zero[0]
+    assert race.race(below_zero, 0, 7)[0] is below_zero[0]
 
 
 def test_without_validation_data_some_rows_decide(short_race):
@@ -76,9 +81,9 @@ def test_without_validation_data_some_rows_decide(short_race):
     assert len(aside.evals_result_["validation"]) == aside.n_iter_
     everything = VPBoostRegressor(**QUICK, early_stopping_rounds=None).fit(X, y)
     assert everything.evals_result_["validation"] == []
-    assert len(everything.race_) == len(PORTFOLIO)
+    assert len(everything.race_) >= len(PORTFOLIO)
     small = VPBoostRegressor(**QUICK).fit(X[:150], y[:150])
-    assert small.profile_ == FALLBACK
+    assert small.profile_ == FALLBACK._replace(max_steps=10)
     assert small.evals_result_["validation"] == []
 
 
@@ -127,10 +132,7 @@ def test_input_gradients_of_every_profile(profile):
     X, y = staircase()
     X = X * [100.0, 1e-3]
     X[:20, 1] = np.nan
-    encoding, inherit, max_features = profile
-    model = VPBoostRegressor(
-        **QUICK, encoding=encoding, inherit=inherit, max_features=max_features, dtype="float64"
-    ).fit(X, y)
+    model = VPBoostRegressor(**{**profile.parameters(), **QUICK, "dtype": "float64"}).fit(X, y)
     found, unit = model.input_gradient(X[30:33]), np.array([100.0, 1e-3])
     for row, gradient in zip(X[30:33], found, strict=True):
         numeric = central_difference(lambda v, unit=unit: model.predict((v * unit)[None])[0], row / unit, step=1e-6)

@@ -122,7 +122,7 @@ def test_a_row_is_predicted_alone_as_among_many(options):
 def test_single_precision_is_used_only_where_it_is_enough():
     small = VPBoostRegressor(**{**PLAIN, "learning_rate": 0.05}).fit(X, Y)
     assert AccurateEnsemble(small.ensemble_).largest == 30
-    large = VPBoostRegressor(**{**PLAIN, "reg_lambda": 1e-12, "learning_rate": 1.0}).fit(X, Y)
+    large = VPBoostRegressor(**{**PLAIN, "reg_lambda": 1e-12, "learning_rate": 1.0, "dtype": "float32"}).fit(X, Y)
     assert large.ensemble_.constant.dtype == np.float32
     assert AccurateEnsemble(large.ensemble_).largest < 0
     assert AccurateEnsemble(large.ensemble_).double.constant.dtype == np.float64
@@ -215,7 +215,7 @@ def test_a_warm_start_refuses_what_it_would_ignore(name, value, tmp_path):
 def test_a_warm_start_keeps_its_profile_and_its_validation_rows():
     model = VPBoostRegressor(**PLAIN, warm_start=True).fit(X, Y)
     for options in ({"encoding": "spline"}, {"inherit": 0.5}, {"max_features": 0.5}):
-        with pytest.raises(ValueError, match="encoding, inherit and max_features cannot change while warm_start=True"):
+        with pytest.raises(ValueError, match=f"{next(iter(options))} cannot change while warm_start=True"):
             model.set_params(**{**PLAIN, **options, "n_estimators": 10}).fit(X, Y)
     model.set_params(**{**PLAIN, "n_estimators": 10, "encoding": "auto"})
     before = model.evals_result_["validation"]

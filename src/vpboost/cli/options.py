@@ -13,7 +13,7 @@ from .errors import CommandError, printable
 
 #: Parameters of the estimators that have a flag of their own: name, type, help. All others go through ``--set``.
 FLAGS: tuple[tuple[str, type, str], ...] = (
-    ("n_estimators", int, "stages of boosting at the most (default 300)"),
+    ("n_estimators", int, "stages of boosting at the most (default: while validation improves)"),
     ("learning_rate", float, "boosting rate in (0, 1] (default: by the number of rows)"),
     ("loss", str, "squared_error, pseudo_huber, quantile, poisson, gamma or tweedie"),
     ("featurizer", str, "mlp, resnet, rbf, fourier or bspline (default mlp)"),
@@ -22,12 +22,12 @@ FLAGS: tuple[tuple[str, type, str], ...] = (
     ("activation", str, "tanh, relu, gelu, silu, softplus or sin (default tanh)"),
     ("max_steps", int, "optimiser steps per stage (default: by the number of rows)"),
     ("encoding", str, "plain, quantile or spline (default: raced on the validation part)"),
-    ("reg_lambda", float, "initial weight of the penalty on linear weights (default 1e-4)"),
-    ("early_stopping_rounds", int, "stages to wait for a better validation score (default 10)"),
+    ("reg_lambda", float, "initial weight of the penalty on linear weights (default: 1e-4 or 1e-10, raced)"),
+    ("early_stopping_rounds", int, "stages to wait for a better validation score (default 10 or 20)"),
     ("validation_fraction", float, "part of the rows set aside for validation (default 0.15)"),
     ("eval_metric", str, "rmse, mae, r2; log_loss, error, auc (default: the loss)"),
     ("class_weight", str, "balanced, to give every class the same weight"),
-    ("dtype", str, "float32 or float64 (default float32)"),
+    ("dtype", str, "float32 or float64 (default: raced for smooth responses)"),
     ("engine", str, "auto, xla or numpy (default auto)"),
 )
 

@@ -1,8 +1,6 @@
 """What regressor and classifier share: checks, scaling, the fit and raw predictions."""
 
-import sys
 import warnings
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,25 +11,21 @@ from ..callbacks import Checkpoint, EarlyStopping, Progress, ProgressDisplay, en
 from ..core.data import SAMPLE_ROWS, evenly_spaced
 from ..core.ensemble import Ensemble
 from ..core.records import Boosted, Record
-from ..engine import forget_programs_if_many, using
+from ..engine import forget_programs_if_many
 from ..files.checkpoint import read_facts
 from ..numerics.rows import MANY_ROWS, chunks
-from ..tables.encoder import InputEncoder
 from ..tables.frames import Table
 from ..tables.scaling import TargetScaler
-from .checks import Checks
-from .metrics import Score, score_function
-from .parts import Part, hold_out, merged
-from .plan import FitPlan, engine_of, learner_factory, rate_of, training_of, trust_region_of
-from .portfolio import PILOT_RATE, RACE_ROWS, Profile, fallback, profiles
+from .choosing import Choosing
+from .parts import Part, merged
+from .portfolio import Profile, fix
 from .prediction import AccurateEnsemble, LightEnsemble
-from .race import race
 from .resuming import facts_of, mark_of, profile_of, restore
 from .run import Run
 from .saving import save_model
 
 
-class BaseVPBoost(Checks):
+class BaseVPBoost(Choosing):
     """What regressor and classifier share."""
 
     boosted_: Boosted
@@ -120,18 +114,19 @@ class BaseVPBoost(Checks):
 
         start, interrupted = None, False
         if going_on:
-            run, start = self._plan(self.profile_, train, held_out, self.input_encoder_), self.boosted_
+            profile = fix(self.profile_, self)
+            run, start = self._plan(profile, train, held_out, encoder=self.input_encoder_), self.boosted_
             run.scores = self._earlier_scores(run.held_out)
         elif facts is not None:
             self.race_ = {profile_of(values, resume_from): score for values, score in facts.race.items()}
-            run = self._plan(profile_of(facts.profile, resume_from), train, held_out)
-            start = restore(run, resume_from, facts, self._facts(run, seed), self.n_estimators)
+            run = self._plan(profile_of(facts.profile, resume_from), train, held_out, facts.weights)
+            start = restore(run, resume_from, facts, self._facts(run, seed), self._most_stages(True))
         else:
             run, interrupted = self._choose_profile(train, groups, held_out, seed)
         if interrupted and run.boosted is not None:
             status = f"interrupted after {len(run.scores)} stages, while profiles were compared"
             return self._store(run, run.boosted._replace(status=status), cut_at_best=True)
-        stopping = self._early_stopping(run.held_out)
+        stopping = self._early_stopping(run)
         boosted = self._boost(run, seed, stopping, start, recall=facts is not None)
         return self._store(run, boosted, cut_at_best=stopping is not None)
 
@@ -147,70 +142,8 @@ class BaseVPBoost(Checks):
         prepared = self.loss_.prepare_targets(part.target)
         return part._replace(scaled=self.target_scaler_.transform(prepared, self.loss_.robust))
 
-    def _plan(self, profile: Profile, train: Part, held_out: Part | None, encoder: InputEncoder | None = None) -> Run:
-        """Return a run of a profile that has not begun."""
-        encoder = encoder or InputEncoder(profile.encoding).fit(train.inputs, train.weight)
-        encoded = train.encoded(encoder, self.dtype)
-        plan = self._plan_for(profile, encoder, encoded, rate_of(self, train.n_rows))
-        return Run(plan, encoded, None if held_out is None else held_out.encoded(encoder, self.dtype))
-
-    def _plan_for(self, profile: Profile, encoder: InputEncoder, train: Part, rate: float) -> FitPlan:
-        """Return the plan for a profile and encoded training data."""
-        loss, scaled = self.loss_, train.scaled
-        coupled = loss.couples_outputs and loss.n_outputs(scaled) > 1
-        metric = score_function(self.eval_metric, self._is_classifier)
-        return FitPlan(
-            *(profile, loss, self.target_scaler_, encoder),
-            factory=learner_factory(self, train.n_rows, profile, encoder.sources_),
-            training=training_of(self, train.n_rows, profile.inherit, 1 if scaled.ndim == 1 else scaled.shape[1]),
-            trust_region=trust_region_of(self, rate),
-            engine=engine_of(self, np.shape(train.inputs), coupled),
-            dtype=self.dtype,
-            eval_metric=self.eval_metric,
-            metric=None if metric is None else partial(self._score, metric),
-        )
-
-    def _score(self, metric: Score, part: Part, raw: np.ndarray) -> float:
-        """Return the score of raw predictions for a part."""
-        return metric(self._plain(part.target), self._from_raw(raw), part.weight)
-
     def _facts(self, run: Run, seed: int) -> dict[str, Any]:
         return facts_of(run, self.get_params(deep=False), self.race_, seed)
-
-    def _choose_profile(self, train: Part, groups: np.ndarray, held_out: Part | None, seed: int) -> tuple[Run, bool]:
-        """Return a run of the profile that validates best, and whether Ctrl-C cut the choice short."""
-        choices = profiles(self.encoding, self.inherit, self.max_features, np.shape(train.inputs))
-        if len(choices) == 1:
-            return self._plan(choices[0], train, held_out), False
-        racing, judging = train, held_out
-        if judging is None:
-            rows = hold_out(train.target, groups, self.validation_fraction, seed, self._is_classifier)
-            if rows is None:  # nothing to compare by
-                return self._plan(fallback(self.encoding, self.inherit, self.max_features), train, None), False
-            racing, judging = train.take(rows[0]), train.take(rows[1])
-        racing, judging = racing.sample(RACE_ROWS[0], seed), judging.sample(RACE_ROWS[1], seed)
-        rate, encoded = max(rate_of(self, train.n_rows), PILOT_RATE), {}
-        for profile in choices:
-            if profile.encoding not in encoded:
-                encoded[profile.encoding] = self._plan(profile, racing, judging)
-        runs = [self._again(encoded[profile.encoding], profile, rate) for profile in choices]
-        if self.verbose:
-            print(f"comparing {len(choices)} profiles on a few stages each", file=sys.stderr)
-        with using(runs[0].plan.engine):  # which limits the threads of linear algebra until all are done
-            best, interrupted = race(runs, seed)
-        chosen = best.plan.profile
-        if self.verbose:
-            print(f"chosen: {chosen}, validation {best.best_score:.4g}", file=sys.stderr)
-        self.race_ = {run.plan.profile: run.best_score for run in runs}
-        if interrupted:
-            return best, True
-        if racing is not train or judging is not held_out:
-            return self._plan(chosen, train, held_out), False
-        return self._again(best, chosen, rate_of(self, train.n_rows)), False
-
-    def _again(self, run: Run, profile: Profile, rate: float) -> Run:
-        """Return a run that has not begun on the same encoded data, with another profile or boosting rate."""
-        return Run(self._plan_for(profile, run.plan.encoder, run.train, rate), run.train, run.held_out)
 
     def _boost(
         self, run: Run, seed: int, stopping: EarlyStopping | None, start: Boosted | None, recall: bool
@@ -228,7 +161,7 @@ class BaseVPBoost(Checks):
 
         saves = any(isinstance(callback, Checkpoint) for callback in watching)
         try:
-            n_learners = len(run.scores) if ended else int(self.n_estimators)
+            n_learners = len(run.scores) if ended else self._most_stages(stopping is not None)
             return run.boost(n_learners, seed, watch, start, self._facts(run, seed) if saves else None)
         finally:
             for shown in (callback for callback in watching if isinstance(callback, ProgressDisplay)):
@@ -271,8 +204,8 @@ class BaseVPBoost(Checks):
         gained = np.array([scores[0], scores[-patience:][0]]) - scores[best]
         if best + 1 >= 0.75 * len(scores) and gained[1] > 0.01 * gained[0]:
             warnings.warn(
-                f"all n_estimators={self.n_estimators} stages are done and the validation score was still improving; "
-                "raise n_estimators (early stopping ends the fit in time) or learning_rate",
+                f"all n_estimators={self._most_stages(True)} stages are done and the validation score was still "
+                "improving; raise n_estimators (early stopping ends the fit in time) or learning_rate",
                 ConvergenceWarning,
                 stacklevel=5,
             )
@@ -315,10 +248,11 @@ class BaseVPBoost(Checks):
             self._importance_rows = None
         return self._importances.copy()
 
-    def _early_stopping(self, held_out: tuple | None) -> EarlyStopping | None:
-        if held_out is None or self.early_stopping_rounds is None:
+    def _early_stopping(self, run: Run) -> EarlyStopping | None:
+        if run.held_out is None or self.early_stopping_rounds is None:
             return None
-        return EarlyStopping(10 if self.early_stopping_rounds == "auto" else int(self.early_stopping_rounds))
+        rounds = self.early_stopping_rounds
+        return EarlyStopping(run.plan.profile.rounds if rounds == "auto" else int(rounds))
 
     # --- predictions --------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from ..core.data import check_weights
 from ..tables import frames
 from ..tables.streams import is_stream, read_stream
 from .parts import Part, hold_out
-from .portfolio import LEAST_ROWS, Profile, fix
+from .portfolio import LEAST_ROWS, Profile, fix, is_auto
 from .resuming import MAY_HAVE_STATE, describe_setting, mark_of
 from .settings import Settings
 
@@ -20,6 +20,8 @@ BINDING = (
     *("loss", "featurizer", "width", "depth", "activation", "reg_lambda"),
     *("eval_metric", "validation_fraction", "dtype"),
 )
+#: What of a profile belongs to a model from its first stage on.
+LASTING = ("encoding", "inherit", "max_features", "weight_scale", "relevance")
 
 
 class Checks(Settings):
@@ -43,7 +45,7 @@ class Checks(Settings):
     def _binding_settings(self) -> dict[str, str]:
         """Return the parameters that belong to a model from its first stage on."""
         settings = {name: describe_setting(getattr(self, name), name not in MAY_HAVE_STATE) for name in BINDING}
-        return {**settings, "dtype": repr(np.dtype(self.dtype).name)}
+        return {**settings, "dtype": repr("auto" if is_auto(self.dtype) else np.dtype(self.dtype).name)}
 
     def _check_unchanged(self, resume_from: Any) -> None:
         """Raise ``ValueError`` if a fit that goes on by ``warm_start`` has other settings than it was begun with."""
@@ -59,10 +61,12 @@ class Checks(Settings):
 
     def _check_profile(self, profile: Profile, by: str) -> None:
         """Raise ``ValueError`` if a fit that goes on is asked for another profile than it has."""
-        if fix(profile, self.encoding, self.inherit, self.max_features) != profile:
+        fixed = fix(profile, self)
+        changed = [name for name in LASTING if getattr(fixed, name) != getattr(profile, name)]
+        if changed:
             raise ValueError(
-                f"encoding, inherit and max_features cannot change while {by} goes on with a model: it has {profile}; "
-                "set them to that or to 'auto', or fit afresh"
+                f"{', '.join(changed)} cannot change while {by} goes on with a model: it has {profile}; set them to "
+                "that or to 'auto', or fit afresh"
             )
 
     def _earlier_scores(self, held_out: Part | None) -> list[float]:

@@ -2,11 +2,13 @@
 
 PARAMETERS = """Parameters
     ----------
-    n_estimators : int, default=300
-        Stages of boosting at the most; early stopping may use fewer.
+    n_estimators : int or "auto", default="auto"
+        Stages of boosting at the most; early stopping may use fewer. "auto" goes on while the validation score
+        improves, up to 1,000 stages, and does 300 without validation data.
     learning_rate : float or "auto", default="auto"
         Boosting rate in (0, 1]: the fraction of each learner that is added. Smaller with more stages generalises
-        better. "auto" is 0.05 below 2,000 training rows and 0.1 above.
+        better. "auto" is 0.05 below 2,000 training rows and 0.1 above, and 0.1 for responses without noise (see
+        ``encoding``).
     loss : str, Loss or callable
         {losses}
     featurizer : str or callable, default="mlp"
@@ -14,7 +16,10 @@ PARAMETERS = """Parameters
         factory (see :mod:`vpboost.featurizers`).
     width, depth, activation : int, int, str, optional
         Size and activation of a named featurizer. By default a width of 16 below 10,000 rows and 32 above, and
-        the featurizer's own depth and activation.
+        the featurizer's own depth and activation ("silu" may win the race of networks, see ``encoding``).
+    weight_scale : float or "auto", default="auto"
+        Factor on the initial weights of all layers of "mlp" and "resnet". Small ones suit smooth responses without
+        noise, large ones high frequencies. "auto" is 1, or 0.4 where that wins the race.
     method : {{"vp", "gd", "vp_start", "vp_end", "vp_start_end"}}, default="vp"
         When linear weights are solved for in closed form; "vp" is variable projection.
     optimizer : str or optax.GradientTransformation, default="adam"
@@ -22,7 +27,8 @@ PARAMETERS = """Parameters
     step_size : float, optional
         Peak step size of a named optimiser, 0.03 by default.
     max_steps : int or "auto", default="auto"
-        Optimiser steps per stage; "auto" is 30 below 2,000 training rows and 50 above.
+        Optimiser steps per stage; "auto" is 30 below 2,000 training rows and 50 above, and 200 for responses without
+        noise.
     tol : float, optional
         End a stage's training early, in the second half of its steps, when the objective falls by less than this part
         of itself (means over 10 steps). Saves up to half of the time where ``max_steps`` is generous.
@@ -33,22 +39,28 @@ PARAMETERS = """Parameters
         ("quantile": for heavy tails), or also smooth steps between its quantiles ("spline": for rough functions).
         "auto", here and in the next two, races the combinations of the portfolio, five at the most, for ten
         stages on the validation data and takes the best (with 200 training rows or more; "plain", 0 and 1 below;
-        "plain" and 0.8 above a million rows).
+        "plain" and 0.8 above a million rows). With squared error, profiles for responses without noise race, too: of
+        up to 2,000 training rows, and up to 20,000 where the others leave at most a tenth of the variance unexplained.
     inherit : float or "auto", default="auto"
         Where a learner starts, in [0, 1): this part of the last learner's parameters plus the rest of a fresh draw.
         0 starts afresh; 0.8 suits large tables.
     max_features : float, "auto" or None, default="auto"
         Part of the columns that each learner sees, in (0, 1]; small values suit small noisy tables. None is 1.
+    relevance : bool or "auto", default="auto"
+        Weigh columns, in the "plain" encoding, by how strongly a few quick stages found predictions to depend on them,
+        if that validates better. Helps where many columns matter little. "auto" tries it for responses without noise.
     candidates : int, default=1
         Initialisations trained side by side at each stage, of which the best is kept.
-    reg_lambda : float, default=1e-4
+    reg_lambda : float or "auto", default="auto"
         Initial λ_w, the weight of ½‖w‖² on the linear weights; adapted from stage to stage by the trust region.
-    reg_theta : float, default=0.0
-        λ_θ, the weight of ½‖θ‖² on the featurizer's parameters.
+        "auto" is 1e-4, or 1e-10 in double precision where that wins the race.
+    reg_theta : float or "auto", default="auto"
+        λ_θ, the weight of ½‖θ‖² on the featurizer's parameters. "auto" is 0.
     rho_accept, rho_small, gamma_up, gamma_down : float
         The trust region's cutoffs and factors; see :class:`vpboost.TrustRegion`.
     early_stopping_rounds : int, "auto" or None, default="auto"
-        Stop when the validation score has not improved for so many stages and keep the best; "auto" waits 10 stages.
+        Stop when the validation score has not improved for so many stages and keep the best; "auto" waits 10 stages,
+        20 for responses without noise.
         Without validation data, ``validation_fraction`` of the rows is set aside ("auto": of 200 distinct rows or
         more). None does all stages on all rows.
     validation_fraction : float, default=0.15
@@ -63,8 +75,8 @@ PARAMETERS = """Parameters
         Functions of a ``progress``, or objects with ``after_stage(progress)``; see :mod:`vpboost.callbacks`.
     random_state : int, RandomState or None, default=0
         Seed of everything random, from 0 to 2**32 - 1.
-    dtype : {{"float32", "float64"}}, default="float32"
-        Precision of the computation.
+    dtype : {{"auto", "float32", "float64"}}, default="auto"
+        Precision of the computation. "auto" is single precision, and double where that wins the race.
     engine : {{"auto", "xla", "numpy"}}, default="auto"
         The backend. XLA compiles programs for the shapes of the data first, which takes seconds once a process,
         and is then about twice as fast as NumPy, which begins at once. "auto" is "numpy" for tables where training
@@ -86,7 +98,7 @@ PARAMETERS = """Parameters
     history_ : dict of arrays
         Every stage's loss, ρ, λ_w, alignment and so on; see :class:`vpboost.Record`.
     profile_ : Profile
-        The encoding, inherit and max_features in use.
+        The settings in use where they were left to "auto".
     race_ : dict
         Best validation score of each profile in the race; empty when there was nothing to choose.
     feature_importances_ : array of shape (n_features_in_,)

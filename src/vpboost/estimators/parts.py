@@ -11,6 +11,8 @@ from ..tables.rows import take
 
 #: Larger tables are not sorted, which would cost more than it is worth.
 MOST_SORTED = 20_000
+#: Encoded inputs and targets are rounded to multiples of one part in so many.
+PRECISION = 2.0**34
 
 
 class Part(NamedTuple):
@@ -42,12 +44,23 @@ class Part(NamedTuple):
         if self.inputs.shape[0] > MANY_ROWS and not isinstance(self.inputs, Table):
             scaled = self.scaled if self.scaled.dtype.kind == "i" else self.scaled.astype(dtype)
             return self._replace(inputs=Rows(self.inputs, encode=encoder.transform), scaled=scaled)
-        return self._replace(inputs=encoder.transform(self.inputs))
+        inputs = encoder.transform(self.inputs)
+        if np.dtype(dtype) == np.float32:
+            return self._replace(inputs=inputs)
+        return self._replace(inputs=rounded(inputs), scaled=rounded(self.scaled))
 
     @property
     def learnt(self) -> tuple[Any, Any, np.ndarray]:
         """Inputs, targets and weights as the learners see them."""
         return self.inputs, self.scaled, self.weight
+
+
+def rounded(values: Any) -> Any:
+    """Return numbers of order one without their last digits, which depend on the units that they had.
+
+    Long training in double precision would make differences that can be seen of those.
+    """
+    return values if values.dtype.kind == "i" else np.round(values * PRECISION) / PRECISION
 
 
 def merged(part: Part) -> tuple[Part, np.ndarray]:

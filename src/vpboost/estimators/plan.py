@@ -11,12 +11,12 @@ import numpy as np
 from ..checks import plain_number
 from ..core.trust_region import TrustRegion
 from ..core.weak_learner import Training
-from ..featurizers import Factory, SomeColumns, named_factory
+from ..featurizers import Factory, SomeColumns, named_factory, takes
 from ..losses import Loss
 from ..tables.encoder import InputEncoder
 from ..tables.scaling import TargetScaler
 from .parts import Part
-from .portfolio import Profile
+from .portfolio import Profile, is_auto
 
 #: Below so many training rows, the automatic settings are more careful.
 FEW_TO_LEARN_FROM = 2000
@@ -44,15 +44,19 @@ class FitPlan:
     metric: Callable[[Part, np.ndarray], float] | None  #: of a part and raw predictions for it; None for the loss
 
 
-def training_of(settings: Any, n: int, inherit: float = 0.0, n_outputs: int = 1) -> Training:
+def training_of(settings: Any, profile: Profile, n: int, n_outputs: int = 1) -> Training:
     """Return how learners are trained on ``n`` rows."""
     batch = (None if n <= 8192 else 4096) if settings.batch_size == "auto" else plain_number(settings.batch_size)
-    # longer training of the learners overfits small tables
-    few = n < FEW_TO_LEARN_FROM
-    steps = (30 if few else 50) if settings.max_steps == "auto" else plain_number(settings.max_steps)
     sketch = SKETCH if settings.method == "vp" and n_outputs >= 2 * SKETCH else None
-    given = parameters_of(settings, "method", "tol", "optimizer", "step_size", "reg_theta", "candidates")
-    return Training(max_steps=steps, batch_size=batch, inherit=inherit, sketch=sketch, **given)
+    given = parameters_of(settings, "method", "tol", "optimizer", "step_size", "candidates")
+    given |= parameters_of(profile, "inherit", "reg_theta")
+    return Training(max_steps=steps_of(profile, n), batch_size=batch, sketch=sketch, **given)
+
+
+def steps_of(profile: Profile, n: int) -> int:
+    """Return the optimiser steps of a learner: longer training overfits small tables."""
+    few = n < FEW_TO_LEARN_FROM
+    return (30 if few else 50) if profile.max_steps is None else int(profile.max_steps)
 
 
 def parameters_of(settings: Any, *names: str) -> dict[str, Any]:
@@ -60,32 +64,40 @@ def parameters_of(settings: Any, *names: str) -> dict[str, Any]:
     return {name: plain_number(getattr(settings, name)) for name in names}
 
 
-def engine_of(settings: Any, shape: tuple[int, ...], coupled: bool) -> str:
+def engine_of(settings: Any, profile: Profile, shape: tuple[int, ...], coupled: bool) -> str:
     """Return the backend: NumPy where training is so short that compilation would take longer."""
     if settings.engine != "auto":
         return settings.engine
-    work = shape[0] * training_of(settings, shape[0]).max_steps
+    work = shape[0] * steps_of(profile, shape[0])
     return "numpy" if len(shape) == 2 and work <= (SHORT_IF_COUPLED if coupled else SHORT) else "xla"
 
 
-def rate_of(settings: Any, n: int) -> float:
+def rate_of(profile: Profile, n: int) -> float:
     """Return the boosting rate; small tables can afford more and smaller steps."""
-    if settings.learning_rate == "auto":
+    if profile.learning_rate is None:
         return 0.05 if n < FEW_TO_LEARN_FROM else 0.1
-    return float(settings.learning_rate)
+    return float(profile.learning_rate)
 
 
-def trust_region_of(settings: Any, rate: float) -> TrustRegion:
+def trust_region_of(settings: Any, profile: Profile, rate: float) -> TrustRegion:
     """Return the settings of the trust region."""
-    given = parameters_of(settings, "reg_lambda", "rho_accept", "rho_small", "gamma_up", "gamma_down")
+    given = parameters_of(settings, "rho_accept", "rho_small", "gamma_up", "gamma_down")
+    given |= parameters_of(profile, "reg_lambda")
     return TrustRegion(**given, rate=rate, lambda_low=min(given["reg_lambda"], 1e-12))
 
 
-def factory_of(settings: Any, n: int) -> Factory:
-    """Return the featurizer factory; a named one gets width, depth and activation where it takes them."""
+def factory_of(settings: Any, profile: Profile, n: int) -> Factory:
+    """Return the featurizer factory; a named one gets width, depth and so on where it takes them."""
     given = parameters_of(settings, "width", "depth", "activation")
+    if not is_auto(settings.weight_scale):
+        given["weight_scale"] = plain_number(settings.weight_scale)
     given = {name: value for name, value in given.items() if value is not None}
     if isinstance(settings.featurizer, str):
+        if takes(settings.featurizer, "weight_scale"):
+            # an array, not a number: profiles that differ in it share their compiled programs
+            given["weight_scale"] = jax.device_put(np.float32(profile.weight_scale))
+            if profile.activation is not None:
+                given["activation"] = profile.activation
         return named_factory(settings.featurizer, given, width=16 if n < 10_000 else 32)
     if not callable(settings.featurizer):
         raise TypeError(f"featurizer must be a name or a factory, got {type(settings.featurizer).__name__}")
@@ -96,10 +108,9 @@ def factory_of(settings: Any, n: int) -> Factory:
 
 def learner_factory(settings: Any, n: int, profile: Profile, sources: np.ndarray) -> Factory:
     """Return the factory of a profile's learners; ``sources`` says which input each encoded column belongs to."""
-    factory = factory_of(settings, n)
+    factory = factory_of(settings, profile, n)
     if profile.max_features is None:
         return factory
     groups = tuple(np.unique(sources, return_inverse=True)[1].tolist())
-    # an array, not a number: profiles that differ in it share their compiled programs
     fraction = jax.device_put(np.float32(profile.max_features))
     return partial(SomeColumns, factory=factory, fraction=fraction, groups=groups)

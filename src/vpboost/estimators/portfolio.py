@@ -1,23 +1,46 @@
-"""Ways to set up a fit, and a short race between them.
+"""Ways to set up a fit, from which a short race chooses.
 
-No single input encoding suits every table: smooth functions want standardised inputs, rough ones want each column cut
-into pieces, heavy tails want quantiles, small noisy tables want learners that see few columns. A profile is one such
-way; what is left to "auto" is decided by fitting a few quick stages with each and asking the validation data.
+No single setting suits every table: smooth functions want standardised inputs, rough ones want each column cut into
+pieces, heavy tails want quantiles, small noisy tables want learners that see few columns, and simulations without noise
+want small initial weights, hardly any penalty and double precision. A profile is one such way; what is left to "auto"
+is decided by fitting a few quick stages with each and asking the validation data (see
+:mod:`vpboost.estimators.choosing`).
 """
 
 from typing import Any, NamedTuple
 
-from ..checks import is_number
+import numpy as np
+
+from ..checks import check_count, is_number
+from ..featurizers import takes
 from ..suggest import did_you_mean
 from ..tables.encodings import ENCODINGS
 
 
 class Profile(NamedTuple):
-    """How inputs are encoded, where learners start, and which columns they see."""
+    """One way to set up a fit: parameters of the estimator of the same names, but for ``rounds``."""
 
     encoding: str  #: see :mod:`vpboost.tables.encodings`
     inherit: float  #: see :class:`vpboost.Training`
     max_features: float | None  #: see :class:`vpboost.featurizers.SomeColumns`; None does without it
+    activation: str | None = None  #: None is the featurizer's own, or the user's
+    weight_scale: float = 1.0  #: see :class:`vpboost.MLP`
+    max_steps: int | None = None  #: None is by the number of rows, here and in the next
+    learning_rate: float | None = None
+    reg_lambda: float = 1e-4
+    reg_theta: float = 0.0
+    dtype: str = "float32"
+    relevance: bool = False  #: weigh columns by what depends on them
+    rounds: int = 10  #: stages to wait for a better score
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the parameters of an estimator that fix this profile: a fit with them has no race.
+
+        >>> sorted(Profile("plain", 0.8, 1.0).parameters())[:3]
+        ['dtype', 'early_stopping_rounds', 'encoding']
+        """
+        given = {name: value for name, value in self._asdict().items() if value is not None or name == "max_features"}
+        return {"early_stopping_rounds": given.pop("rounds"), **given}
 
 
 PORTFOLIO = (
@@ -27,6 +50,13 @@ PORTFOLIO = (
     Profile("spline", 0.7, 1.0),
     Profile("spline", 0.0, 1.0),
 )
+#: For responses without noise, after the race between the others.
+SMOOTH = (
+    Profile("plain", 0.8, 1.0, "silu", 0.4, 200, 0.1, 1e-10, 0.0, "float64", True, 20),
+    Profile("plain", 0.8, 1.0, "tanh", 1.0, 200, 0.1, 1e-10, 0.0, "float64", True, 20),
+)
+#: Of single precision, the least λ_w of a smooth profile.
+LEAST_SINGLE_LAMBDA = 1e-6
 #: What "auto" means without a race.
 FALLBACK = Profile("plain", 0.0, 1.0)
 
@@ -41,6 +71,9 @@ MOST_ENCODED_ROWS = 1_000_000
 #: behind after a few stages must not drop out: learners that see few columns start slowly and may end best.)
 PILOT_STAGES = 10
 PILOT_RATE = 0.3
+#: The race between smooth profiles: at the rate above, ten stages leave three hundredths of any response unexplained.
+SMOOTH_STAGES = 6
+SMOOTH_RATE = 0.7
 #: Rows that race, at the most, to train on and to validate with.
 RACE_ROWS = 60_000, 20_000
 #: A profile with fewer encoded columns wins when it is behind the best by no more than these parts: the first of what
@@ -49,43 +82,98 @@ RACE_ROWS = 60_000, 20_000
 TIE = 0.004, 0.02
 
 
-def check_choices(encoding: Any, inherit: Any, max_features: Any) -> None:
+def is_auto(value: Any) -> bool:
+    """Say whether a parameter is left to the library."""
+    return isinstance(value, str) and value == "auto"
+
+
+def check_choices(encoding: Any, inherit: Any, max_features: Any, weight_scale: Any = 1.0, **others: Any) -> None:
     """Raise ``ValueError`` naming the parameter if a choice makes no sense."""
     if not isinstance(encoding, str) or (encoding != "auto" and encoding not in ENCODINGS):
         hint = did_you_mean(encoding, ENCODINGS)
         raise ValueError(f"encoding must be 'auto' or one of {sorted(ENCODINGS)}, got {encoding!r}{hint}")
-    if inherit != "auto" and not (is_number(inherit) and 0 <= inherit < 1):
+    if not is_auto(inherit) and not (is_number(inherit) and 0 <= inherit < 1):
         raise ValueError(f"inherit must be 'auto' or in [0, 1), got {inherit!r}")
-    if max_features not in ("auto", None) and not (is_number(max_features) and 0 < max_features <= 1):
+    if not (is_auto(max_features) or max_features is None or (is_number(max_features) and 0 < max_features <= 1)):
         raise ValueError(f"max_features must be 'auto', None or in (0, 1], got {max_features!r}")
+    if not is_auto(weight_scale) and not (is_number(weight_scale) and 0 < weight_scale < float("inf")):
+        raise ValueError(f"weight_scale must be 'auto' or a positive number, got {weight_scale!r}")
+    for name in ("reg_lambda", "reg_theta"):
+        value = others.get(name, "auto")
+        if not is_auto(value) and not is_number(value):
+            raise ValueError(f"{name} must be 'auto' or a number, got {value!r}")
+    rate = others.get("learning_rate")
+    if rate is not None and not is_auto(rate) and not (is_number(rate) and 0 < rate <= 1):
+        raise ValueError(f"learning_rate must be 'auto' or in (0, 1], got {rate!r}")
+    steps = others.get("max_steps")
+    if steps is not None and not is_auto(steps):
+        check_count("max_steps", steps, 0)
+    relevance = others.get("relevance", False)
+    if not is_auto(relevance) and not isinstance(relevance, bool | np.bool_):
+        raise ValueError(f"relevance must be 'auto', True or False, got {relevance!r}")
 
 
-def fix(profile: Profile, encoding: Any, inherit: Any, max_features: Any) -> Profile:
-    """Return a profile with what the user fixed."""
-    return Profile(
-        profile.encoding if encoding == "auto" else encoding,
-        profile.inherit if inherit == "auto" else float(inherit),
-        profile.max_features if max_features == "auto" else max_features,
-    )
+def profile_from(values: tuple) -> Profile:
+    """Return the profile of these values, found in a file; raise ``ValueError`` if they make no sense."""
+    if len(values) > len(Profile._fields):
+        raise ValueError(f"a profile has at most {len(Profile._fields)} values, got {len(values)}")
+    profile = Profile(*values)
+    check_choices(**{name: value for name, value in profile._asdict().items() if name != "rounds"})
+    check_count("rounds", profile.rounds)
+    if profile.dtype not in ("float32", "float64") or not isinstance(profile.activation, str | None):
+        raise ValueError(f"dtype and activation make no sense: {profile.dtype!r}, {profile.activation!r}")
+    return profile
 
 
-def fallback(encoding: Any, inherit: Any, max_features: Any) -> Profile:
+def fix(profile: Profile, settings: Any) -> Profile:
+    """Return a profile with what the user fixed in the estimator's parameters."""
+    fixed: dict[str, Any] = {}
+    for name in set(Profile._fields) - {"activation", "rounds"}:
+        value = getattr(settings, name)
+        if not is_auto(value):
+            fixed[name] = np.dtype(value).name if name == "dtype" else value
+    if not isinstance(settings.featurizer, str) or not takes(settings.featurizer, "weight_scale"):
+        fixed |= {"activation": None, "weight_scale": 1.0}
+    if settings.activation is not None:
+        fixed["activation"] = None
+    if fixed.get("dtype") == "float32" and profile.dtype == "float64":
+        fixed = {"reg_lambda": max(profile.reg_lambda, LEAST_SINGLE_LAMBDA), **fixed}
+    return profile._replace(**fixed)
+
+
+def fallback(settings: Any) -> Profile:
     """Return the profile where there is nothing to choose by."""
-    return fix(FALLBACK, encoding, inherit, max_features)
+    return fix(FALLBACK, settings)
 
 
-def profiles(encoding: Any, inherit: Any, max_features: Any, shape: tuple[int, ...]) -> list[Profile]:
+def profiles(settings: Any, shape: tuple[int, ...]) -> list[Profile]:
     """Return the profiles to choose from for training inputs of this shape, what the user fixed being fixed."""
+    encoding, max_features = settings.encoding, settings.max_features
     if len(shape) > 2:
         if encoding not in ("auto", "plain") or max_features not in ("auto", None):
             raise ValueError(f"encoding={encoding!r} and max_features={max_features!r} are for tables; X holds images")
-        return [Profile("plain", 0.0 if inherit == "auto" else float(inherit), None)]
+        return [fix(Profile("plain", 0.0, None), settings)._replace(max_features=None)]
 
     if shape[0] < LEAST_ROWS:
-        return [fallback(encoding, inherit, max_features)]
+        return [fallback(settings)]
     allowed = [p for p in PORTFOLIO if p.encoding != "spline" or shape[1] <= MOST_SPLINE_COLUMNS]
     if shape[0] > MOST_ENCODED_ROWS:
         allowed = [p for p in PORTFOLIO if p.encoding == "plain"]
+    if settings.relevance is True:
+        allowed = [p for p in PORTFOLIO if p.encoding == "plain"]
     if encoding != "auto":  # the user's encoding with the other choices that go with it
         allowed = [p for p in PORTFOLIO if p.encoding == encoding]
-    return list(dict.fromkeys(fix(p, encoding, inherit, max_features) for p in allowed))
+    return list(dict.fromkeys(fix(p, settings) for p in allowed))
+
+
+def smooth_profiles(settings: Any, others: list[Profile]) -> list[Profile]:
+    """Return the profiles for responses without noise that are not among others already, but for their patience.
+
+    None where the user has chosen encoding, inherit and max_features.
+    """
+    left = [is_auto(getattr(settings, name)) for name in ("encoding", "inherit", "max_features")]
+    if settings.encoding not in ("auto", "plain") or not any(left):
+        return []
+    known = {p._replace(rounds=0) for p in others}
+    fixed = dict.fromkeys(fix(p, settings) for p in SMOOTH)
+    return [p for p in fixed if p._replace(rounds=0) not in known]

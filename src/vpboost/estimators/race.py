@@ -4,11 +4,11 @@ import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from .portfolio import PILOT_STAGES, TIE
+from .portfolio import TIE
 from .run import Run
 
 
-def race(runs: list[Run], seed: int) -> tuple[Run, bool]:
+def race(runs: list[Run], seed: int, n_stages: int) -> tuple[Run, bool]:
     """Boost a few stages of each run; return the one that validates best.
 
     The second value says whether Ctrl-C ended the race early.
@@ -16,7 +16,7 @@ def race(runs: list[Run], seed: int) -> tuple[Run, bool]:
     stop = threading.Event()
 
     def pilot(run: Run) -> None:
-        run.boost(PILOT_STAGES, seed, lambda progress: stop.is_set())
+        run.boost(n_stages, seed, lambda progress: stop.is_set())
 
     # many small calls of NumPy would only wait for each other: one after the other they are done sooner
     workers = 1 if runs[0].plan.engine == "numpy" else min(len(runs), os.cpu_count() or 1)

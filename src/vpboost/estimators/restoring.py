@@ -22,7 +22,7 @@ from ..files.encoder import encoder_from, scaler_from
 from ..files.history import history_from, profile_values
 from ..files.parameters import loaded_parameters
 from ..files.reader import Reader
-from .portfolio import Profile, check_choices
+from .portfolio import profile_from
 
 FORMAT, VERSION = "vpboost model", 1
 #: Most numbers that a trial works on: inputs times learners, of convolutions times the size of their kernels.
@@ -125,12 +125,12 @@ def load_inputs(reader: Reader, model: Any) -> None:
 
 def load_history(reader: Reader, model: Any) -> None:
     """Set the history of the fit: profile, race, stages and scores."""
-    model.profile_, model.seed_ = (
-        profile_from(reader, reader.entry("profile", list)),
-        reader.count("seed", (1 << 63) - 1),
-    )
+    stored = profile_values(reader, reader.entry("profile", list))
+    model.profile_ = check_model(reader, lambda: profile_from(stored))
+    model.seed_ = reader.count("seed", (1 << 63) - 1)
     reader.require(model.profile_.encoding == model.input_encoder_.encoding, "has another encoding than its profile")
-    raced = [profile_from(reader, value) for value in reader.entry("race", list)]
+    values = [profile_values(reader, value) for value in reader.entry("race", list)]
+    raced = check_model(reader, lambda: [profile_from(one) for one in values])
     scores = reader.array("race.scores", (len(raced),), finite=False)
     model.race_ = dict(zip(raced, scores.tolist(), strict=True))
     model.history_ = {name: np.array(values) for name, values in history_from(reader).items()}
@@ -139,13 +139,6 @@ def load_history(reader: Reader, model: Any) -> None:
     reader.require(len(validation) in (0, n_stages), "has scores for another number of stages")
     model.n_iter_ = n_stages
     model.evals_result_ = {"training": model.history_["loss"].tolist(), "validation": validation.tolist()}
-
-
-def profile_from(reader: Reader, value: Any) -> Profile:
-    """Return the profile that a JSON value stands for."""
-    values = profile_values(reader, value)
-    check_model(reader, lambda: check_choices(*values))
-    return Profile(*values)
 
 
 def load_ensemble(

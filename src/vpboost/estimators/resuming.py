@@ -17,13 +17,13 @@ from ..files.checkpoint import CheckpointError, Facts, digest, read_checkpoint
 from ..losses import Loss
 from ..numerics.rows import chunks
 from .parts import Part
-from .portfolio import Profile, check_choices
+from .portfolio import Profile, profile_from
 from .run import Run
 
 #: Parameters that may differ when a fit goes on from a checkpoint (the profile and the seed are stored in it).
 FREE_TO_CHANGE = (
     *("n_estimators", "callbacks", "verbose", "warm_start"),
-    *("random_state", "encoding", "inherit", "max_features"),
+    *("random_state", "encoding", "inherit", "max_features", "weight_scale", "relevance"),
 )
 
 
@@ -40,16 +40,17 @@ def facts_of(run: Run, parameters: dict[str, Any], race: dict[Profile, float], s
         if name not in FREE_TO_CHANGE
     }
     raced = [[list(profile), score if np.isfinite(score) else None] for profile, score in race.items()]
-    return {"profile": list(run.plan.profile), "race": raced, "seed": seed, "data": data, "settings": settings}
+    weights = run.plan.encoder.weights_
+    facts = {"profile": list(run.plan.profile), "race": raced, "seed": seed, "data": data, "settings": settings}
+    return facts | {"weights": None if weights is None else weights.tolist()}
 
 
 def profile_of(values: tuple, name: Any) -> Profile:
     """Return the profile of these values, found in a checkpoint."""
     try:
-        check_choices(*values)
+        return profile_from(values)
     except ValueError as error:
         raise CheckpointError(f"{name} has a profile that makes no sense: {error}; it cannot be resumed") from error
-    return Profile(*values)
 
 
 def restore(run: Run, path: Any, found: Facts, wanted: dict[str, Any], n_estimators: int) -> Boosted:

@@ -12,7 +12,10 @@ from ..core.arguments import check_dtype
 from ..engine import ENGINES
 from .metrics import score_function
 from .plan import factory_of, rate_of, training_of, trust_region_of
-from .portfolio import check_choices
+from .portfolio import Profile, check_choices, fallback, is_auto
+
+#: What n_estimators="auto" means when validation data end the fit, and without.
+MOST_STAGES, STAGES_WITHOUT_VALIDATION = 1000, 300
 
 
 class Settings(BaseEstimator):
@@ -23,13 +26,14 @@ class Settings(BaseEstimator):
     def __init__(
         self,
         *,
-        n_estimators: int = 300,
+        n_estimators: Any = "auto",
         learning_rate: Any = "auto",
         loss: Any = None,
         featurizer: Any = "mlp",
         width: int | None = None,
         depth: int | None = None,
         activation: Any = None,
+        weight_scale: Any = "auto",
         method: str = "vp",
         optimizer: Any = "adam",
         step_size: float | None = None,
@@ -40,8 +44,9 @@ class Settings(BaseEstimator):
         inherit: Any = "auto",
         max_features: Any = "auto",
         candidates: int = 1,
-        reg_lambda: float = 1e-4,
-        reg_theta: float = 0.0,
+        relevance: Any = "auto",
+        reg_lambda: Any = "auto",
+        reg_theta: Any = "auto",
         rho_accept: float = 0.0,
         rho_small: float = 0.1,
         gamma_up: float = 4.0,
@@ -52,7 +57,7 @@ class Settings(BaseEstimator):
         warm_start: bool = False,
         callbacks: list | None = None,
         random_state: Any = 0,
-        dtype: str = "float32",
+        dtype: str = "auto",
         engine: str = "auto",
         verbose: int = 0,
     ):
@@ -66,13 +71,14 @@ class Settings(BaseEstimator):
 
     def _check_settings(self) -> Any:
         """Raise an error that names the parameter if one makes no sense; return the loss where it is known already."""
-        check_count("n_estimators", self.n_estimators)
-        if self.warm_start and hasattr(self, "boosted_") and self.n_estimators < self.n_iter_:
+        if not is_auto(self.n_estimators):
+            check_count("n_estimators", self.n_estimators)
+        if self.warm_start and hasattr(self, "boosted_") and self._most_stages(True) < self.n_iter_:
             raise ValueError(
                 f"n_estimators={self.n_estimators} must be at least the {self.n_iter_} stages already fitted when "
                 "warm_start=True"
             )
-        for name in ("reg_lambda", "reg_theta", "rho_accept", "rho_small", "gamma_up", "gamma_down"):
+        for name in ("rho_accept", "rho_small", "gamma_up", "gamma_down"):
             if not is_number(getattr(self, name)):
                 raise ValueError(f"{name} must be a number, got {getattr(self, name)!r}")
         for name in ("step_size", "tol"):
@@ -84,9 +90,8 @@ class Settings(BaseEstimator):
             raise ValueError(f"verbose must be 0 or 1, got {self.verbose!r}")
         if self.random_state is True or self.random_state is False:
             raise ValueError(f"random_state must be a whole number, a RandomState or None, got {self.random_state!r}")
-        check_dtype(self.dtype)
-        if self.learning_rate != "auto" and not (is_number(self.learning_rate) and 0 < self.learning_rate <= 1):
-            raise ValueError(f"learning_rate must be 'auto' or in (0, 1], got {self.learning_rate!r}")
+        if not is_auto(self.dtype):
+            check_dtype(self.dtype)
         check_between("validation_fraction", self.validation_fraction, 0, 1, "in (0, 1)")
         rounds = self.early_stopping_rounds
         if not (rounds is None or (isinstance(rounds, str) and rounds == "auto") or (is_whole(rounds) and rounds >= 1)):
@@ -94,10 +99,17 @@ class Settings(BaseEstimator):
         check_callbacks(self.callbacks)
         if self.engine != "auto" and self.engine not in ENGINES:
             raise ValueError(f"engine must be 'auto' or one of {', '.join(map(repr, ENGINES))}, got {self.engine!r}")
-        check_choices(self.encoding, self.inherit, self.max_features)
-        training_of(self, 1), trust_region_of(self, rate_of(self, 1)), factory_of(self, 1)
+        check_choices(**{name: getattr(self, name) for name in set(Profile._fields) - {"rounds"}})
+        profile = fallback(self)
+        training_of(self, profile, 1), trust_region_of(self, profile, rate_of(profile, 1)), factory_of(self, profile, 1)
         score_function(self.eval_metric, self._is_classifier)
         return self._named_loss()
+
+    def _most_stages(self, validated: bool) -> int:
+        """Return the number of stages at the most; validation data tell when to end."""
+        if is_auto(self.n_estimators):
+            return MOST_STAGES if validated else STAGES_WITHOUT_VALIDATION
+        return int(self.n_estimators)
 
 
 def with_parameter(kind: type, name: str) -> inspect.Signature:

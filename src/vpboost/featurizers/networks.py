@@ -33,6 +33,9 @@ class MLP(ByColumns):
         A name ("tanh", "relu", "gelu", "silu", "softplus", "sin") or a JAX function.
     init_scale : float, default=1.0
         Factor on the first layer's initial weights: larger values start with more oscillating features.
+    weight_scale : float, default=1.0
+        Factor on the initial weights and biases of all layers. Small ones, 0.1 to 0.5, start with nearly linear
+        features, which suits smooth responses without noise.
     """
 
     layers: tuple[eqx.nn.Linear, ...]
@@ -48,6 +51,7 @@ class MLP(ByColumns):
         n_features: int | None = None,
         activation: str | Callable[[Array], Array] = "tanh",
         init_scale: float = 1.0,
+        weight_scale: float | Array = 1.0,
     ):
         check_count("width", width)
         check_count("depth", depth, least=0)
@@ -55,7 +59,7 @@ class MLP(ByColumns):
         sizes = (int(np.prod(rows.shape[1:])), *[width] * depth, n_features)
         keys = jax.random.split(key, depth + 1)
         first, *rest = (eqx.nn.Linear(a, b, key=k) for a, b, k in zip(sizes[:-1], sizes[1:], keys, strict=True))
-        self.layers = (_scaled(first, init_scale), *rest)
+        self.layers = tuple(_shrunk(layer, weight_scale) for layer in (_scaled(first, init_scale), *rest))
         self.activation = activation_function(activation)
 
     def columns(self, x: Float[Array, "*shape rows"]) -> Float[Array, "n rows"]:
@@ -85,11 +89,13 @@ class ResNet(ByColumns):
         depth: int = 1,
         activation: str | Callable[[Array], Array] = "tanh",
         init_scale: float = 1.0,
+        weight_scale: float | Array = 1.0,
     ):
         check_count("width", width)
         keys = jax.random.split(key, 1 + check_count("depth", depth, least=0))
-        self.opening = _scaled(eqx.nn.Linear(int(np.prod(rows.shape[1:])), width, key=keys[0]), init_scale)
-        self.blocks = tuple(eqx.nn.Linear(width, width, key=k) for k in keys[1:])
+        opening = _scaled(eqx.nn.Linear(int(np.prod(rows.shape[1:])), width, key=keys[0]), init_scale)
+        self.opening = _shrunk(opening, weight_scale)
+        self.blocks = tuple(_shrunk(eqx.nn.Linear(width, width, key=k), weight_scale) for k in keys[1:])
         self.activation = activation_function(activation)
 
     def columns(self, x: Float[Array, "*shape rows"]) -> Float[Array, "n rows"]:
@@ -226,6 +232,10 @@ def _scaled(layer: eqx.nn.Linear, factor: float) -> eqx.nn.Linear:
     return eqx.tree_at(lambda linear: linear.weight, layer, layer.weight * factor)
 
 
+def _shrunk(layer: eqx.nn.Linear, factor: float | Array) -> eqx.nn.Linear:
+    return jax.tree.map(lambda leaf: (leaf * factor).astype(leaf.dtype), layer)
+
+
 # --- what files and exports have to know ------------------------------------------------------------------------------
 
 #: Largest square of an image's width, times blocks, that convolutions are built for: so much they take in memory.
@@ -291,7 +301,7 @@ def convnet_options(m: Any) -> dict[str, Any]:
     return {"kernels": kernels, "pools": list(m.pools), "channels": channels, "strides": list(m.strides)}
 
 
-SIZES = {"width": "width", "depth": "depth", "activation": "activation"}
+SIZES = {name: name for name in ("width", "depth", "activation", "weight_scale")}
 register(Kind(MLP, "mlp", SIZES, mlp_options, predictor.mlp, onnx_mlp, quick_in_numpy=True))
 register(Kind(ResNet, "resnet", SIZES, resnet_options, predictor.resnet, onnx_resnet, quick_in_numpy=True))
 register(

@@ -19,7 +19,7 @@ class Kind:
 
     build: Callable  #: the class
     name: str  #: for the parameter ``featurizer`` of the estimators
-    takes: dict[str, str]  #: which of their width, depth and activation it takes, and what it calls them
+    takes: dict[str, str]  #: which of their width, depth, activation and weight_scale it takes, and what it calls them
     options: Callable[[Any], dict[str, Any]]  #: its options but the activation, read off a module (or a stack of them)
     plain: Callable  #: NumPy: (options, arrays by name, inputs side by side) to features. A function whose text can be
     #: exported: it may use NumPy as ``np`` and what :mod:`vpboost.predictor` has, nothing else.
@@ -45,6 +45,11 @@ def kind_of(build: Any) -> Kind | None:
     """Return the kind of a class of featurizers; None for one of the user's own."""
     kind = KINDS.get(getattr(build, "__name__", ""))
     return kind if kind is not None and kind.build is build else None
+
+
+def takes(name: str, option: str) -> bool:
+    """Say whether the kind of this name takes an option of the estimators."""
+    return any(kind.name == name and option in kind.takes for kind in KINDS.values())
 
 
 def named_factory(name: str, given: dict[str, Any], width: int) -> Factory:

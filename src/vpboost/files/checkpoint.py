@@ -38,6 +38,7 @@ class Facts(NamedTuple):
     data: str  #: fingerprint of the data
     settings: dict[str, str]
     scores: list[float]  #: validation scores of the stages
+    weights: np.ndarray | None  #: of the columns
 
 
 def write_checkpoint(path: Any, boosted: Boosted, facts: dict[str, Any]) -> None:
@@ -73,12 +74,17 @@ def read_facts(path: Any) -> Facts:
             facts.entry("settings", dict),
         )
         facts.require(all(type(value) is str for value in settings.values()), "has settings that are no texts")
+        weights = facts.entry("weights", list, None) if "weights" in facts.content else None
+        sound = weights is None or all(type(weight) is float and 1e-6 < weight <= 1 for weight in weights)
+        facts.require(sound, "has weights of columns that make no sense")
         facts.finish()
         scores = reader.array("scores", (None,), finite=False)
         facts.require(len(scores) == len(history_from(reader)["stage"]), "has scores for another number of stages")
         unknown = np.isnan(scores)  # all of them without validation data
         facts.require(bool(unknown.all() or not unknown[:1].any()), "has no score for its first stage")
-        return Facts(profile, race, seed, data, settings, scores.tolist())
+        return Facts(
+            profile, race, seed, data, settings, scores.tolist(), None if weights is None else np.array(weights)
+        )
 
 
 def read_checkpoint(path: Any, learner: Any, row: Any = None, n_outputs: int | None = None) -> Boosted:

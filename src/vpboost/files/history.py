@@ -35,8 +35,15 @@ def history_from(reader: Reader) -> dict[str, list]:
 
 
 def profile_values(reader: Reader, value: Any) -> tuple:
-    """Return the values of a profile that a JSON value stands for; whether they make sense is left to estimators."""
-    sound = isinstance(value, list) and len(value) == 3 and type(value[0]) is str and value[0] != "auto"
-    sound = sound and type(value[1]) in (int, float) and (value[2] is None or type(value[2]) in (int, float))
-    reader.require(sound, "has a profile that makes no sense")
+    """Return the values of a profile that a JSON value stands for; whether they make sense is left to estimators.
+
+    Files of earlier versions have the first three only.
+    """
+    sound = isinstance(value, list) and 3 <= len(value) <= 32 and all(map(is_plain, value))
+    reader.require(sound and type(value[0]) is str and "auto" not in value, "has a profile that makes no sense")
     return tuple(value)
+
+
+def is_plain(value: Any) -> bool:
+    """Say whether a value of JSON is a finite number, a text, true, false or null."""
+    return value is None or type(value) in (bool, str) or (type(value) in (int, float) and abs(value) < 1e308)

@@ -12,7 +12,7 @@ from .reader import Reader
 #: Stands for a parameter that is an object: the featurizer or the loss, which the file describes elsewhere.
 OBJECT = {"object": True}
 #: Parameters that go with a featurizer given by its name only.
-OF_NAMED_FEATURIZERS = ("width", "depth", "activation")
+OF_NAMED_FEATURIZERS = ("width", "depth", "activation", "weight_scale")
 
 
 def stored_parameters(parameters: dict[str, Any], custom: bool) -> tuple[dict[str, Any], list[str]]:
@@ -30,7 +30,7 @@ def stored_parameters(parameters: dict[str, Any], custom: bool) -> tuple[dict[st
             stored[name] = {"factory": describe_factory(value)}
         elif name == "loss" or (name == "featurizer" and custom):
             stored[name] = OBJECT
-        elif name == "dtype":
+        elif name == "dtype":  # a type of NumPy's
             stored[name] = np.dtype(value).name
         elif name == "class_weight" and is_plain_dict(value):
             stored[name] = {"pairs": [[plain_number(k), float(v)] for k, v in value.items()]}
@@ -61,8 +61,8 @@ def loaded_parameters(reader: Reader, defaults: dict[str, Any], given: dict[str,
         else:
             reader.require(is_scalar(value), f"has a parameter {brief(name)} that is no number or text")
             parameters[name] = value
-    dtype = parameters.get("dtype", "float32")
-    reader.require(dtype in ("float32", "float64"), f"has a parameter dtype = {brief(dtype)}")
+    dtype = parameters.get("dtype", "auto")
+    reader.require(dtype in ("auto", "float32", "float64"), f"has a parameter dtype = {brief(dtype)}")
     if given["featurizer"] is not None:
         if isinstance(parameters.get("featurizer"), str):  # by name, with an activation of the user's own
             parameters = {name: value for name, value in parameters.items() if name not in OF_NAMED_FEATURIZERS}

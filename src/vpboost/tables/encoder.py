@@ -43,6 +43,7 @@ class InputEncoder:
 
     def __init__(self, encoding: str = "plain"):
         self.encoding = encoding
+        self.weights_: np.ndarray | None = None  #: of the numeric columns, once :meth:`weighed`
 
     def fit(self, X: Any, weight: np.ndarray) -> "InputEncoder":
         """Learn scales, levels, indicators and encodings from training inputs and their weights.
@@ -65,6 +66,12 @@ class InputEncoder:
         self.categories_ = [Categories(j, tuple(sorted(set(names)))) for j, names in texts.items()]
         self.extras_ = self._fit_extras(numbers, weight)
         self.sources_ = self.find_sources()
+        return self
+
+    def weighed(self, weights: np.ndarray | None) -> "InputEncoder":
+        """Let scaled columns count less by these factors, one for each numeric column; None changes nothing."""
+        if weights is not None:
+            self.weights_, self.scale_ = weights, self.scale_ / weights
         return self
 
     def _heed_the_many(self, numbers: np.ndarray, weight: np.ndarray) -> None:

@@ -1,0 +1,195 @@
+"""The choice of a profile: plans, the race between them, and the weights of columns."""
+
+import sys
+from functools import partial
+
+import numpy as np
+
+from ..core.data import evenly_spaced
+from ..engine import using
+from ..losses import SquaredError
+from ..tables.encoder import InputEncoder
+from .checks import Checks
+from .metrics import Score, score_function
+from .parts import Part, hold_out
+from .plan import FitPlan, engine_of, learner_factory, rate_of, training_of, trust_region_of
+from .portfolio import (
+    FALLBACK,
+    LEAST_ROWS,
+    PILOT_RATE,
+    PILOT_STAGES,
+    RACE_ROWS,
+    SMOOTH_RATE,
+    SMOOTH_STAGES,
+    Profile,
+    fallback,
+    profiles,
+    smooth_profiles,
+)
+from .race import race
+from .run import Run
+
+#: Tables of up to so many rows are always tried with profiles for responses without noise; up to the second number if
+#: the best profile so far leaves no more than this part of the targets' variance unexplained.
+SMALL, MOST_SMOOTH_ROWS, NEARLY_EXACT = 2000, 20_000, 0.1
+#: Learners of the first look at columns see so many of them, about; a look at several at once may miss what each does.
+FEW_COLUMNS, LOOKING_STAGES = 3, 60
+#: How often columns are weighed anew at the most, rows that tell their weights, and the least weight.
+ROUNDS, WEIGHING_ROWS, LEAST_WEIGHT = 3, 1024, 1e-3
+
+
+class Choosing(Checks):
+    """How an estimator plans its runs and chooses between them."""
+
+    race_: dict[Profile, float]
+
+    def _plan(
+        self,
+        profile: Profile,
+        train: Part,
+        held_out: Part | None,
+        weights: np.ndarray | None = None,
+        encoder: InputEncoder | None = None,
+    ) -> Run:
+        """Return a run of a profile that has not begun, its numeric columns weighed if ``weights`` are given."""
+        if encoder is None:
+            encoder = InputEncoder(profile.encoding).fit(train.inputs, train.weight).weighed(weights)
+        encoded = train.encoded(encoder, profile.dtype)
+        plan = self._plan_for(profile, encoder, encoded, rate_of(profile, train.n_rows))
+        return Run(plan, encoded, None if held_out is None else held_out.encoded(encoder, profile.dtype))
+
+    def _plan_for(self, profile: Profile, encoder: InputEncoder, train: Part, rate: float) -> FitPlan:
+        """Return the plan for a profile and encoded training data."""
+        loss, scaled = self.loss_, train.scaled
+        coupled = loss.couples_outputs and loss.n_outputs(scaled) > 1
+        metric = score_function(self.eval_metric, self._is_classifier)
+        return FitPlan(
+            *(profile, loss, self.target_scaler_, encoder),
+            factory=learner_factory(self, train.n_rows, profile, encoder.sources_),
+            training=training_of(self, profile, train.n_rows, 1 if scaled.ndim == 1 else scaled.shape[1]),
+            trust_region=trust_region_of(self, profile, rate),
+            engine=engine_of(self, profile, np.shape(train.inputs), coupled),
+            dtype=profile.dtype,
+            eval_metric=self.eval_metric,
+            metric=None if metric is None else partial(self._score, metric),
+        )
+
+    def _score(self, metric: Score, part: Part, raw: np.ndarray) -> float:
+        """Return the score of raw predictions for a part."""
+        return metric(self._plain(part.target), self._from_raw(raw), part.weight)
+
+    def _choose_profile(self, train: Part, groups: np.ndarray, held_out: Part | None, seed: int) -> tuple[Run, bool]:
+        """Return a run of the profile that validates best, and whether Ctrl-C cut the choice short."""
+        choices = profiles(self, np.shape(train.inputs))
+        smooth = self._smooth_choices(train, choices)
+        if len([*choices, *smooth]) == 1 and not choices[0].relevance:
+            return self._plan(choices[0], train, held_out), False
+        racing, judging = train, held_out
+        if judging is None:
+            rows = hold_out(train.target, groups, self.validation_fraction, seed, self._is_classifier)
+            if rows is None:  # nothing to compare by
+                return self._plan(fallback(self), train, None), False
+            racing, judging = train.take(rows[0]), train.take(rows[1])
+        racing, judging = racing.sample(RACE_ROWS[0], seed), judging.sample(RACE_ROWS[1], seed)
+        best, interrupted = self._race(choices, racing, judging, seed, PILOT_STAGES, PILOT_RATE)
+        if not interrupted and smooth and (train.n_rows <= SMALL or unexplained(best) <= NEARLY_EXACT):
+            other, interrupted = self._race(smooth, racing, judging, seed, SMOOTH_STAGES, SMOOTH_RATE)
+            if not interrupted and other.plan.profile.relevance:
+                other, interrupted = self._weigh_columns(other, racing, judging, seed)
+            best = other if other.best_score < best.best_score else best
+        elif not interrupted and best.plan.profile.relevance:  # the user's choice
+            best, interrupted = self._weigh_columns(best, racing, judging, seed)
+        chosen = best.plan.profile
+        if self.verbose:
+            print(f"chosen: {chosen}, validation {best.best_score:.4g}", file=sys.stderr)
+        if interrupted:
+            return best, True
+        return self._plan(chosen, train, held_out, best.plan.encoder.weights_), False
+
+    def _smooth_choices(self, train: Part, others: list[Profile]) -> list[Profile]:
+        """Return the profiles for responses without noise, if this may be one."""
+        table = len(np.shape(train.inputs)) == 2 and LEAST_ROWS <= train.n_rows <= MOST_SMOOTH_ROWS
+        return smooth_profiles(self, others) if table and isinstance(self.loss_, SquaredError) else []
+
+    def _race(
+        self, choices: list[Profile], train: Part, held_out: Part, seed: int, n_stages: int, rate: float
+    ) -> tuple[Run, bool]:
+        """Return the best of some profiles after a few stages of each, and whether Ctrl-C came first."""
+        if self.verbose:
+            print(f"comparing {len(choices)} profiles on a few stages each", file=sys.stderr)
+        encoded: dict[str, Run] = {}
+        for profile in choices:
+            if profile.encoding not in encoded:
+                encoded[profile.encoding] = self._plan(profile, train, held_out)
+        runs = [self._pilot(encoded[profile.encoding], profile, rate) for profile in choices]
+        with using(runs[0].plan.engine):  # which limits the threads of linear algebra until all are done
+            best, interrupted = race(runs, seed, n_stages)
+        self.race_ |= {run.plan.profile: run.best_score for run in runs}
+        return best, interrupted
+
+    def _pilot(self, run: Run, profile: Profile, rate: float) -> Run:
+        """Return a run on the same encoded data with another profile, made to show quickly where that leads."""
+        encoder, train = run.plan.encoder, run.train
+        rate = max(rate_of(profile, train.n_rows), rate)
+        return Run(self._plan_for(profile, encoder, train, rate), train, run.held_out)
+
+    def _weigh_columns(self, run: Run, train: Part, held_out: Part, seed: int) -> tuple[Run, bool]:
+        """Return a pilot whose inputs are weighed by what depends on them, if it validates better than ``run``.
+
+        Weights follow from the derivatives of a pilot, and those of the next pilot from it. The first look is by the
+        run itself, the second by learners that see few columns each: among many columns they find what others miss.
+        """
+        profile, n_columns, best = run.plan.profile, len(run.plan.encoder.numeric_), run
+        few = FALLBACK._replace(max_features=min(FEW_COLUMNS / max(n_columns, 1), 1.0), activation=profile.activation)
+        look, interrupted = self._pilot(self._plan(few, train, held_out), few, PILOT_RATE), False
+        for first in (run, look):
+            current = first
+            if first is look:
+                _, interrupted = race([look], seed, LOOKING_STAGES)
+            for _ in range(ROUNDS):
+                weights = None if interrupted else weights_of(current)
+                if weights is None:
+                    break
+                trial, interrupted = self._try_weights(profile, weights, train, held_out, seed)
+                if trial.best_score < best.best_score:
+                    best = trial
+                if current is not first and trial.best_score > 0.98 * current.best_score:
+                    break
+                current = trial
+        weights = best.plan.encoder.weights_
+        for other in smooth_profiles(self, [profile]):  # which may gain more by them
+            if weights is not None and not interrupted:
+                trial, interrupted = self._try_weights(other, weights, train, held_out, seed)
+                best = trial if trial.best_score < best.best_score else best
+        self.race_[best.plan.profile] = best.best_score
+        return best, interrupted
+
+    def _try_weights(
+        self, profile: Profile, weights: np.ndarray, train: Part, held_out: Part, seed: int
+    ) -> tuple[Run, bool]:
+        """Return a pilot with these weights of columns, and whether Ctrl-C came first."""
+        trial = self._pilot(self._plan(profile, train, held_out, weights), profile, SMOOTH_RATE)
+        return trial, race([trial], seed, SMOOTH_STAGES)[1]
+
+
+def unexplained(run: Run) -> float:
+    """Return the part of the validation targets' variance that a run of squared error has not explained."""
+    target = np.asarray(run.held_out.scaled) if run.held_out is not None else np.ones(1)
+    losses = [record.validation_loss for record in run.boosted.history] if run.boosted is not None else []
+    return 2 * min(losses, default=np.inf) / max(float(np.mean(target**2)) * (target.size / len(target)), 1e-300)
+
+
+def weights_of(run: Run) -> np.ndarray | None:
+    """Return the weights of numeric columns: how strongly predictions depend on each, beside the strongest.
+
+    None where weights are of no use: a single column, or columns that enter in other ways, too.
+    """
+    encoder, boosted = run.plan.encoder, run.boosted
+    if boosted is None or not boosted.ensemble.n_learners or encoder.extras_ or len(encoder.numeric_) < 2:
+        return None
+    rows = evenly_spaced(run.train.inputs, WEIGHING_ROWS)
+    slopes = boosted.ensemble.input_gradient(rows)
+    strength = np.sqrt(np.mean(np.square(slopes), axis=(0, 1))) * rows.std(axis=0)
+    if not np.isfinite(strength).all() or not strength.max() > 0:
+        return None
+    return np.maximum(strength[: len(encoder.numeric_)] / strength.max(), LEAST_WEIGHT)

@@ -1,0 +1,168 @@
+"""The choice of a profile for responses without noise, and the weights of columns."""
+
+import jax
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from oracles import central_difference
+from vpboost import MLP, ResNet, VPBoostRegressor, load_model
+from vpboost.callbacks import Checkpoint
+from vpboost.estimators import choosing
+from vpboost.estimators.portfolio import PORTFOLIO, SMOOTH, Profile, fix, profile_from, profiles, smooth_profiles
+from vpboost.estimators.settings import MOST_STAGES
+from vpboost.tables.encoder import InputEncoder
+
+RNG = np.random.default_rng(0)
+X = RNG.uniform(size=(300, 8))
+#: Three of eight columns matter.
+Y = np.sin(3 * X[:, 0]) * X[:, 1] + X[:, 2] ** 2
+X_NEW = RNG.uniform(size=(400, 8))
+Y_NEW = np.sin(3 * X_NEW[:, 0]) * X_NEW[:, 1] + X_NEW[:, 2] ** 2
+
+
+def error(model):
+    return float(np.sqrt(np.mean((model.predict(X_NEW) - Y_NEW) ** 2)) / Y_NEW.std())
+
+
+@pytest.fixture(scope="module")
+def smooth():
+    return VPBoostRegressor(n_estimators=60).fit(X, Y)
+
+
+@pytest.mark.parametrize("network", [MLP, ResNet])
+def test_weight_scale_multiplies_all_initial_weights_and_biases(network):
+    plain = network(jax.random.key(3), X[:5])
+    scaled = network(jax.random.key(3), X[:5], weight_scale=0.25)
+    for one, other in zip(jax.tree.leaves(plain), jax.tree.leaves(scaled), strict=True):
+        np.testing.assert_array_equal(np.asarray(one) * 0.25, other)
+
+
+def test_weighed_columns_count_less():
+    weights = np.array([1.0, 0.5, 0.25, 1e-3, 1, 1, 1, 1])
+    plain = InputEncoder().fit(X, np.ones(300))
+    weighed = InputEncoder().fit(X, np.ones(300)).weighed(weights)
+    np.testing.assert_allclose(weighed.transform(X), weights * plain.transform(X), rtol=1e-12)
+    assert plain.weighed(None) is plain
+    assert plain.weights_ is None
+
+
+def test_a_response_without_noise_gets_a_smooth_profile_with_weighed_columns(smooth):
+    assert smooth.profile_ in SMOOTH
+    assert smooth.ensemble_.constant.dtype == np.float64
+    weights = smooth.input_encoder_.weights_
+    assert weights[:3].min() > 0.2
+    assert weights[3:].max() < 0.05
+    assert error(smooth) < 0.01
+    before = {"dtype": "float32", "reg_lambda": 1e-4, "weight_scale": 1.0, "relevance": False, "max_steps": 30}
+    former = VPBoostRegressor(**before, activation="tanh", learning_rate=0.05).fit(X, Y)
+    assert former.profile_.relevance is False
+    assert error(smooth) < 0.25 * error(former)
+
+
+def test_noise_gets_another_profile():
+    noisy = Y + Y.std() * np.random.default_rng(1).normal(size=300)
+    model = VPBoostRegressor(n_estimators=3).fit(X, noisy)
+    assert model.profile_.dtype == "float32"
+    assert set(model.race_) >= set(PORTFOLIO)
+
+
+def test_gradients_files_and_copies_of_weighed_columns(smooth, tmp_path):
+    found = [central_difference(lambda x: smooth.predict(x[None])[0], row) for row in X[:5]]
+    np.testing.assert_allclose(smooth.input_gradient(X[:5]), found, atol=1e-5)
+    smooth.save_model(tmp_path / "m.vpboost")
+    again = load_model(tmp_path / "m.vpboost")
+    assert again.profile_ == smooth.profile_
+    assert again.race_ == smooth.race_
+    np.testing.assert_array_equal(again.predict(X_NEW), smooth.predict(X_NEW))
+    np.testing.assert_array_equal(clone(smooth).fit(X, Y).predict(X_NEW), smooth.predict(X_NEW))
+
+
+def test_a_fit_with_weighed_columns_goes_on_from_a_checkpoint(smooth, tmp_path):
+    path = tmp_path / "c.vpboost"
+    VPBoostRegressor(n_estimators=5, callbacks=[Checkpoint(path, every=1)]).fit(X, Y)
+    resumed = VPBoostRegressor(n_estimators=60).fit(X, Y, resume_from=path)
+    np.testing.assert_array_equal(resumed.predict(X_NEW), smooth.predict(X_NEW))
+    assert resumed.profile_ == smooth.profile_
+
+
+def test_weights_are_the_rms_derivatives_beside_the_largest():
+    linear = VPBoostRegressor(n_estimators=40, encoding="plain", relevance=True, max_steps=20)
+    linear.fit(X, 4 * X[:, 0] + X[:, 1] / 2 + X[:, 2])
+    weights, spread = linear.input_encoder_.weights_, X.std(axis=0)
+    assert linear.profile_.relevance is True
+    expected = np.array([4, 0.5, 1]) * spread[:3] / (4 * spread[0])
+    np.testing.assert_allclose(weights[:3], expected, atol=0.02)
+    assert weights[3:].max() < 0.02
+
+
+def test_what_the_user_fixes_is_fixed():
+    single = fix(SMOOTH[0], VPBoostRegressor(dtype="float32"))
+    assert (single.dtype, single.reg_lambda) == ("float32", 1e-6)
+    assert fix(SMOOTH[0], VPBoostRegressor(dtype=np.float32, reg_lambda=1e-9)).reg_lambda == 1e-9
+    assert fix(SMOOTH[0], VPBoostRegressor(activation="gelu")).activation is None
+    assert fix(SMOOTH[0], VPBoostRegressor(featurizer="rbf")).weight_scale == 1
+    assert smooth_profiles(VPBoostRegressor(encoding="spline"), []) == []
+    everything = {"dtype": "float32", "reg_lambda": 1e-4, "weight_scale": 1.0, "relevance": False, "max_steps": 30}
+    everything |= {"inherit": 0.8, "max_features": 1.0, "learning_rate": 0.1, "activation": "tanh", "reg_theta": 0.0}
+    model = VPBoostRegressor(**everything, encoding="plain")
+    assert smooth_profiles(model, profiles(model, (300, 8))) == []
+    assert [p.encoding for p in profiles(VPBoostRegressor(relevance=True), (500, 8))] == ["plain"]
+
+
+def test_ctrl_c_while_columns_are_weighed_leaves_a_model(monkeypatch):
+    def interrupted(runs, seed, n_stages):
+        result = race(runs, seed, n_stages)
+        return (result[0], True) if len(runs) == 1 else result
+
+    race = choosing.race
+    monkeypatch.setattr(choosing, "race", interrupted)
+    with pytest.warns(UserWarning, match="while profiles were compared"):
+        model = VPBoostRegressor().fit(X, Y)
+    assert np.isfinite(model.predict(X)).all()
+
+
+def test_n_estimators_auto_ends_by_validation_or_after_300():
+    model = VPBoostRegressor()
+    assert (model._most_stages(True), model._most_stages(False)) == (MOST_STAGES, 300)
+    assert VPBoostRegressor(n_estimators=7)._most_stages(True) == 7
+    small = VPBoostRegressor(max_steps=1, width=2).fit(X[:50], Y[:50])
+    assert small.n_iter_ == 300
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"weight_scale": 0}, "weight_scale must be 'auto' or a positive number, got 0"),
+        ({"relevance": "yes"}, "relevance must be 'auto', True or False, got 'yes'"),
+        ({"reg_lambda": "small"}, "reg_lambda must be 'auto' or a number, got 'small'"),
+        ({"weight_scale": 0.5, "featurizer": "rbf"}, "weight_scale does not apply to featurizer='rbf'"),
+        ({"n_estimators": "all"}, "n_estimators must be a whole number of at least 1, got 'all'"),
+        ({"dtype": "float16"}, "dtype"),
+    ],
+)
+def test_bad_choices_are_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        VPBoostRegressor(**options).fit(X, Y)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        ("plain", 0.5, 1.0, None, -1.0),
+        ("plain", 0.5, 1.0, 3, 1.0),
+        ("plain", 0.5, 1.0, None, 1.0, 2.5),
+        ("plain", 0.5, 1.0, None, 1.0, 5, 2.0),
+        ("plain", 0.5, 1.0, None, 1.0, 5, 0.1, 1e-4, 0.0, "float16"),
+        ("plain", 0.5, 1.0, None, 1.0, 5, 0.1, 1e-4, 0.0, "float32", 1),
+        ("plain", 0.5, 1.0, None, 1.0, 5, 0.1, 1e-4, 0.0, "float32", True, 0),
+        ("plain", 0.5, 1.0, None, 1.0, 5, 0.1, 1e-4, 0.0, "float32", True, 10, 10),
+    ],
+)
+def test_profiles_of_files_are_checked(values):
+    with pytest.raises(ValueError, match=r"must|at most|make no sense"):
+        profile_from(values)
+
+
+def test_profiles_of_earlier_files_have_three_values():
+    assert profile_from(("spline", 0.7, None)) == Profile("spline", 0.7, None)
