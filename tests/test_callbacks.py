@@ -188,6 +188,19 @@ def test_rounds_are_checked(rounds):
         EarlyStopping(rounds)
 
 
+def test_improvements_may_have_to_be_a_part_of_the_score():
+    stopping = EarlyStopping(2, min_gain=0.1)
+    assert [stopping.see(k, score) for k, score in enumerate([1.0, 0.95, 0.89, 0.85, 0.81])] == [False] * 3 + [
+        False,
+        True,
+    ]
+    assert (stopping.best_score_, stopping.best_stage_) == (0.89, 2)
+    below_zero = EarlyStopping(1, min_gain=0.1)
+    assert [below_zero.see(k, score) for k, score in enumerate([-1.0, -1.2, -1.25])] == [False, False, True]
+    with pytest.raises(ValueError, match=r"min_gain must be in \[0, 1\), got 1"):
+        EarlyStopping(2, min_gain=1)
+
+
 @pytest.mark.parametrize("delta", [-0.1, float("nan"), float("inf"), "0", None, True])
 def test_min_delta_is_checked(delta):
     with pytest.raises(ValueError, match="min_delta must be a finite number of at least 0, got"):

@@ -35,7 +35,7 @@ def test_profiles_respect_what_is_fixed_and_the_shape():
     assert of("auto", "auto", "auto", (500, 8)) == list(PORTFOLIO)
     assert of("auto", "auto", "auto", (199, 8)) == [FALLBACK]
     assert {p.encoding for p in of("auto", "auto", "auto", (500, 65))} == {"plain", "quantile"}
-    assert of("plain", 0.5, "auto", (500, 8)) == [Profile("plain", 0.5, 1.0)]
+    assert of("plain", 0.5, "auto", (500, 8)) == [Profile("plain", 0.5, 1.0), Profile("plain", 0.5, 0.5)]
     assert of("spline", "auto", 0.5, (500, 80)) == [Profile("spline", 0.7, 0.5), Profile("spline", 0.0, 0.5)]
     assert of("auto", 0.0, 1.0, (500, 8)) == [Profile(e, 0.0, 1.0) for e in ("plain", "quantile", "spline")]
     assert of("auto", "auto", "auto", (500, 28, 28)) == [Profile("plain", 0.0, None)]
@@ -61,7 +61,7 @@ def test_fewer_columns_win_a_tie():
         def __init__(self, score, n_columns):
             self.score, self.scores = score, []
             encoder = SimpleNamespace(sources_=np.zeros(n_columns))
-            self.plan = SimpleNamespace(encoder=encoder, engine="xla")
+            self.plan = SimpleNamespace(encoder=encoder, engine="xla", profile=PORTFOLIO[0])
 
         def boost(self, n_stages, seed, watch):
             assert n_stages == 7
@@ -99,7 +99,7 @@ def test_the_race_is_run_at_a_high_rate(monkeypatch):
 def test_the_race_is_announced(short_race, capsys):
     VPBoostRegressor(**QUICK, verbose=1).fit(*staircase())
     printed = capsys.readouterr().err
-    assert "comparing 5 profiles" in printed
+    assert "comparing 6 profiles" in printed
     assert "chosen: Profile(encoding=" in printed
 
 

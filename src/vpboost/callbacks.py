@@ -119,6 +119,8 @@ class EarlyStopping:
         Stages to wait for an improvement.
     min_delta : float, default=0.0
         How much lower a score must be to count as an improvement.
+    min_gain : float, default=0.0
+        The same as a part of the best score so far, in [0, 1).
 
     Attributes
     ----------
@@ -126,12 +128,15 @@ class EarlyStopping:
         The best score of the last fit, and the number of its stage.
     """
 
-    def __init__(self, rounds: int, min_delta: float = 0.0):
+    def __init__(self, rounds: int, min_delta: float = 0.0, min_gain: float = 0.0):
         check_count("rounds", rounds)
+        if not is_number(min_gain) or not 0 <= min_gain < 1:
+            raise ValueError(f"min_gain must be in [0, 1), got {min_gain!r}")
         if not is_number(min_delta) or not 0 <= min_delta < math.inf:
             raise ValueError(f"min_delta must be a finite number of at least 0, got {min_delta!r}")
         self.rounds = rounds
         self.min_delta = min_delta
+        self.min_gain = min_gain
         self.best_score_ = math.inf
         self.best_stage_ = -1
         self._last = -1
@@ -147,7 +152,8 @@ class EarlyStopping:
                 raise ValueError("early stopping needs a validation score, got NaN: give X_val and y_val to fit")
             self.best_score_, self.best_stage_ = math.inf, stage - 1
         self._last = stage
-        if score < self.best_score_ - self.min_delta:
+        gain = self.min_gain * abs(self.best_score_) if math.isfinite(self.best_score_) else 0.0
+        if score < self.best_score_ - max(self.min_delta, gain):
             self.best_score_, self.best_stage_ = score, stage
         return stage - self.best_stage_ >= self.rounds
 

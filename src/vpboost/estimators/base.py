@@ -24,6 +24,10 @@ from .resuming import facts_of, mark_of, profile_of, restore
 from .run import Run
 from .saving import save_model
 
+#: What part of the score an improvement must be, for each stage that early stopping waits for it by itself: smooth
+#: responses without noise improve for ever by less and less.
+LEAST_GAIN = 2e-4
+
 
 class BaseVPBoost(Choosing):
     """What regressor and classifier share."""
@@ -252,7 +256,9 @@ class BaseVPBoost(Choosing):
         if run.held_out is None or self.early_stopping_rounds is None:
             return None
         rounds = self.early_stopping_rounds
-        return EarlyStopping(run.plan.profile.rounds if rounds == "auto" else int(rounds))
+        if rounds != "auto":
+            return EarlyStopping(int(rounds))
+        return EarlyStopping(run.plan.profile.rounds, min_gain=LEAST_GAIN * run.plan.profile.rounds)
 
     # --- predictions --------------------------------------------------------------------------------------------------
 

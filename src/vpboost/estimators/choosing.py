@@ -29,13 +29,14 @@ from .portfolio import (
 from .race import race
 from .run import Run
 
-#: Tables of up to so many rows are always tried with profiles for responses without noise; up to the second number if
-#: the best profile so far leaves no more than this part of the targets' variance unexplained.
-SMALL, MOST_SMOOTH_ROWS, NEARLY_EXACT = 2000, 20_000, 0.1
+#: Profiles for responses without noise are tried where the best of the others leaves at most these parts of the
+#: targets' variance unexplained: the first up to ``SMALL`` training rows, the second up to ``MOST_SMOOTH_ROWS``.
+SMALL, MOST_SMOOTH_ROWS, WORTH_TRYING = 2000, 20_000, (0.4, 0.1)
 #: Learners of the first look at columns see so many of them, about; a look at several at once may miss what each does.
 FEW_COLUMNS, LOOKING_STAGES = 3, 60
-#: How often columns are weighed anew at the most, rows that tell their weights, and the least weight.
-ROUNDS, WEIGHING_ROWS, LEAST_WEIGHT = 3, 1024, 1e-3
+#: How often columns are weighed anew at the most, the fewest columns for it, rows that tell their weights, and the
+#: least weight.
+ROUNDS, LEAST_COLUMNS, WEIGHING_ROWS, LEAST_WEIGHT = 3, 4, 1024, 1e-3
 
 
 class Choosing(Checks):
@@ -92,11 +93,14 @@ class Choosing(Checks):
             racing, judging = train.take(rows[0]), train.take(rows[1])
         racing, judging = racing.sample(RACE_ROWS[0], seed), judging.sample(RACE_ROWS[1], seed)
         best, interrupted = self._race(choices, racing, judging, seed, PILOT_STAGES, PILOT_RATE)
-        if not interrupted and smooth and (train.n_rows <= SMALL or unexplained(best) <= NEARLY_EXACT):
+        if not interrupted and smooth and unexplained(best) <= WORTH_TRYING[train.n_rows > SMALL]:
             other, interrupted = self._race(smooth, racing, judging, seed, SMOOTH_STAGES, SMOOTH_RATE)
-            if not interrupted and other.plan.profile.relevance:
+            if not interrupted and other.plan.profile.relevance and weights_of(other) is not None:
                 other, interrupted = self._weigh_columns(other, racing, judging, seed)
-            best = other if other.best_score < best.best_score else best
+            if not interrupted:  # at the same rate, or the smaller one would decide
+                again = self._pilot(best, best.plan.profile, SMOOTH_RATE)
+                _, interrupted = race([again], seed, SMOOTH_STAGES)
+                best = min((best, again, other), key=lambda run: run.best_score)
         elif not interrupted and best.plan.profile.relevance:  # the user's choice
             best, interrupted = self._weigh_columns(best, racing, judging, seed)
         chosen = best.plan.profile
@@ -140,7 +144,9 @@ class Choosing(Checks):
         run itself, the second by learners that see few columns each: among many columns they find what others miss.
         """
         profile, n_columns, best = run.plan.profile, len(run.plan.encoder.numeric_), run
-        few = FALLBACK._replace(max_features=min(FEW_COLUMNS / max(n_columns, 1), 1.0), activation=profile.activation)
+        few = FALLBACK._replace(
+            inherit=0.0, max_features=min(FEW_COLUMNS / max(n_columns, 1), 1.0), activation=profile.activation
+        )
         look, interrupted = self._pilot(self._plan(few, train, held_out), few, PILOT_RATE), False
         for first in (run, look):
             current = first
@@ -182,10 +188,10 @@ def unexplained(run: Run) -> float:
 def weights_of(run: Run) -> np.ndarray | None:
     """Return the weights of numeric columns: how strongly predictions depend on each, beside the strongest.
 
-    None where weights are of no use: a single column, or columns that enter in other ways, too.
+    None where weights are of no use: few columns, or columns that enter in other ways, too.
     """
     encoder, boosted = run.plan.encoder, run.boosted
-    if boosted is None or not boosted.ensemble.n_learners or encoder.extras_ or len(encoder.numeric_) < 2:
+    if boosted is None or not boosted.ensemble.n_learners or encoder.extras_ or len(encoder.numeric_) < LEAST_COLUMNS:
         return None
     rows = evenly_spaced(run.train.inputs, WEIGHING_ROWS)
     slopes = boosted.ensemble.input_gradient(rows)

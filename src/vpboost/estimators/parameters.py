@@ -37,9 +37,9 @@ PARAMETERS = """Parameters
     encoding : {{"auto", "plain", "quantile", "spline"}}, default="auto"
         What the learners see of each numeric column: its standardised value ("plain"), also its normal score
         ("quantile": for heavy tails), or also smooth steps between its quantiles ("spline": for rough functions).
-        "auto", here and in the next two, races the combinations of the portfolio, five at the most, for ten
-        stages on the validation data and takes the best (with 200 training rows or more; "plain", 0 and 1 below;
-        "plain" and 0.8 above a million rows). With squared error, profiles for responses without noise race, too: of
+        "auto", here and in the next two, races the combinations of the portfolio, six at the most, for ten
+        stages on the validation data and takes the best (with 200 training rows or more; "plain", 0.8 and 1 below
+        and above a million rows). With squared error, profiles for responses without noise race, too: of
         up to 2,000 training rows, and up to 20,000 where the others leave at most a tenth of the variance unexplained.
     inherit : float or "auto", default="auto"
         Where a learner starts, in [0, 1): this part of the last learner's parameters plus the rest of a fresh draw.
@@ -59,8 +59,8 @@ PARAMETERS = """Parameters
     rho_accept, rho_small, gamma_up, gamma_down : float
         The trust region's cutoffs and factors; see :class:`vpboost.TrustRegion`.
     early_stopping_rounds : int, "auto" or None, default="auto"
-        Stop when the validation score has not improved for so many stages and keep the best; "auto" waits 10 stages,
-        20 for responses without noise.
+        Stop when the validation score has not improved for so many stages and keep the best; "auto" waits 10 stages
+        for a score better by two thousandths, 20 for one better by four for responses without noise.
         Without validation data, ``validation_fraction`` of the rows is set aside ("auto": of 200 distinct rows or
         more). None does all stages on all rows.
     validation_fraction : float, default=0.15

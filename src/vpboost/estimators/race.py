@@ -4,7 +4,7 @@ import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from .portfolio import TIE
+from .portfolio import SLOW_START, TIE
 from .run import Run
 
 
@@ -31,8 +31,14 @@ def race(runs: list[Run], seed: int, n_stages: int) -> tuple[Run, bool]:
                 future.cancel()
             if not isinstance(error, KeyboardInterrupt):
                 raise
-    best = min(runs, key=lambda run: run.best_score)
+    best = min(runs, key=standing)
     gain = best.scores[0] - best.best_score if best.scores else 0.0
     margin = min(TIE[0] * gain, TIE[1] * abs(best.best_score))
-    level = [run for run in runs if run is best or run.best_score <= best.best_score + margin]
-    return min(level, key=lambda run: (len(run.plan.encoder.sources_), run.best_score)), stop.is_set()
+    level = [run for run in runs if run is best or standing(run) <= standing(best) + margin]
+    return min(level, key=lambda run: (len(run.plan.encoder.sources_), standing(run))), stop.is_set()
+
+
+def standing(run: Run) -> float:
+    """Return the score of a run in the race, lower is better; learners that see some columns have a start."""
+    start = SLOW_START if (run.plan.profile.max_features or 1.0) < 1 else 0.0
+    return run.best_score - start * abs(run.best_score)
