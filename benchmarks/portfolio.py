@@ -2,12 +2,14 @@
 
     VPBOOST_DATA=path/to/data python benchmarks/portfolio.py run      # an hour or two on two cores; goes on if stopped
     python benchmarks/portfolio.py choose                             # which profiles together lose least
+    VPBOOST_DATA=path/to/data python benchmarks/portfolio.py small    # what tables too small for a race should get
 
 Of every table, the test part of ``benchmarks/tables.py`` is set aside and never read. The rest (4,000 rows at the most)
 is split by seed into rows to fit, rows that early stopping and the race see, and rows that judge. Of every profile are
 stored its score on the judging rows after a whole fit, and its validation score in a race. ``choose`` replays races
 between the members of a portfolio and grows it greedily; what a problem's own scores taught is left out when the
-problem is judged: one table, or one family of simulations, at a time.
+problem is judged: one table, or one family of simulations, at a time. Regret is the logarithm of the winner's score
+over that of the best profile of all.
 """
 
 import argparse
@@ -30,12 +32,18 @@ from sklearn.metrics import log_loss
 from problems import PROBLEMS, sample
 from tables import TABLES, UNSEEN, data_folder, load
 from vpboost import VPBoostClassifier, VPBoostRegressor
-from vpboost.estimators.portfolio import Profile
+from vpboost.estimators.portfolio import PORTFOLIO, SLOW_START, Profile
 
 RESULTS = Path(__file__).parent / "results" / "portfolio.json"
 MORE_TABLES = ("adult", "covertype")
+#: Problems of which small samples are taken.
+SMALL_SAMPLES = (
+    *("uci_concrete", "uci_energy", "uci_boston", "uci_kin8nm", "evans_airfoil", "uci_yacht", "mtr_jura", "mtr_wq"),
+    *("uci_wine_red", "tab_california", "friedman 300 0.0", "circuit 300 0.01", "reactor 300 0.0"),
+)
 SEEDS = (0, 1)
 MOST_ROWS = 4000
+BEFORE = ["plain", "quantile", "quantile few", "spline", "spline fresh"]
 RACE = {"n_estimators": 10, "learning_rate": 0.3}
 
 SMOOTH = Profile("plain", 0.8, 1.0, "silu", 0.4, 200, 0.1, 1e-10, 0.0, "float64", True, 20)
@@ -175,13 +183,17 @@ def tried() -> list[Tried]:
     ]
 
 
+def winner_of(one: Tried, members: Iterable[str]) -> str | None:
+    """Return who wins a race between some profiles, by the rule of the library; None if nobody runs."""
+    racing = {name: one.race[name] for name in members if name in one.race}
+    start = {name: SLOW_START if (CANDIDATES[name].max_features or 1) < 1 else 0.0 for name in racing}
+    return min(racing, key=lambda name: racing[name] * (1 - start[name]), default=None)
+
+
 def regret(one: Tried, members: Iterable[str]) -> float:
     """Return by how much, as a logarithm, the winner of a race is worse than the best profile of all."""
-    racing = [name for name in members if name in one.race]
-    if not racing:
-        return 1.0
-    winner = min(racing, key=lambda name: one.race[name])
-    return float(np.clip(np.log(one.judge[winner] / min(one.judge.values())), 0, 3))
+    winner = winner_of(one, members)
+    return 1.0 if winner is None else float(np.log(one.judge[winner] / min(one.judge.values())))
 
 
 def grow(problems: list[Tried], size: int) -> list[str]:
@@ -194,47 +206,61 @@ def grow(problems: list[Tried], size: int) -> list[str]:
 
 
 def choose(options: argparse.Namespace) -> None:
-    """Print portfolios by size with their regret on all problems, and on problems that were left out."""
-    problems, console = tried(), Console()
-    groups = sorted({one.group for one in problems})
-    table = Table(title="Mean regret (logarithm of the score over that of the best profile)")
-    for heading in ("size", "added", "all problems", "left out", "one race less lucky: best of the portfolio"):
+    """Print what portfolios lose: grown greedily, with and without the problem that is judged, and those in use."""
+    problems = tried()
+    whole, table = grow(problems, options.size), Table(title=f"Mean regret over {len(problems)} problems")
+    for heading in ("portfolio", "all problems", "problem left out", "had the race been always right"):
         table.add_column(heading)
-    whole = grow(problems, options.size)
     for size in range(1, options.size + 1):
         aside = []
-        for group in groups:
+        for group in {one.group for one in problems}:
             members = grow([one for one in problems if one.group != group], size)
             aside += [regret(one, members) for one in problems if one.group == group]
-        known = np.mean([regret(one, whole[:size]) for one in problems])
-        oracle = [
-            np.log(min(one.judge[n] for n in whole[:size] if n in one.judge) / min(one.judge.values()))
-            for one in problems
-            if any(n in one.judge for n in whole[:size])
-        ]
-        table.add_row(str(size), whole[size - 1], f"{known:.4f}", f"{np.mean(aside):.4f}", f"{np.mean(oracle):.4f}")
-    console.print(table)
-    details = Table(title="Score of each profile over the best, and the winner of the race")
-    for heading in ("problem", "best", "winner", "regret", *whole):
-        details.add_column(heading)
+        table.add_row(f"{size}: + {whole[size - 1]}", *losses(problems, whole[:size], f"{np.mean(aside):.3f}"))
+    in_use = [name for name, profile in CANDIDATES.items() if profile in PORTFOLIO]
+    table.add_row("before: " + ", ".join(BEFORE), *losses(problems, BEFORE, "–"))
+    table.add_row("in use: " + ", ".join(in_use), *losses(problems, in_use, "–"))
+    Console().print(table)
     for one in problems:
-        best = min(one.judge, key=lambda name: one.judge[name])
-        winner = min((n for n in whole if n in one.race), key=lambda name: one.race[name])
-        ratios = [f"{one.judge[n] / one.judge[best]:.3f}" if n in one.judge else "–" for n in whole]
-        details.add_row(one.problem, f"{best} {one.judge[best]:.4g}", winner, f"{regret(one, whole):.3f}", *ratios)
-    console.print(details)
+        ratios = {name: round(one.judge[name] / min(one.judge.values()), 3) for name in in_use if name in one.judge}
+        print(f"{one.problem}: best {min(one.judge.values()):.4g}, winner {winner_of(one, in_use)}, {ratios}")
+
+
+def losses(problems: list[Tried], members: list[str], left_out: str) -> list[str]:
+    """Return a row of the table."""
+    known = [regret(one, members) for one in problems]
+    best = [min((one.judge[n] for n in members if n in one.judge), default=np.inf) for one in problems]
+    right = [np.log(b / min(one.judge.values())) for b, one in zip(best, problems, strict=True) if np.isfinite(b)]
+    return [f"{np.mean(known):.3f}", left_out, f"{np.mean(right):.3f}"]
+
+
+def small(options: argparse.Namespace) -> None:
+    """Print the mean regret of profiles on samples of 120 rows: too few for a race, and for early stopping."""
+    names = ("plain", "plain half", "quantile half", "spline fresh")
+    members = {"plain fresh": Profile("plain", 0.0, 1.0), **{name: CANDIDATES[name] for name in names}}
+    found: list[list[float]] = []
+    for problem, seed in product(SMALL_SAMPLES, SEEDS):
+        kind, parts = parts_of(problem, seed)
+        X, y = (array[:120] for array in parts.fit)
+        scores = []
+        for profile in members.values():
+            settings = {**profile.parameters(), "early_stopping_rounds": None, "random_state": seed}
+            scores.append(score(kind, VPBoostRegressor(**settings).fit(X, y), *parts.judge))
+        found.append(np.log(np.array(scores) / min(scores)).tolist())
+        print(problem, seed, dict(zip(members, np.round(scores, 4).tolist(), strict=True)), flush=True)
+    print("mean regret", dict(zip(members, np.mean(found, axis=0).round(3).tolist(), strict=True)))
 
 
 def main() -> None:
     known = [*TABLES, *UNSEEN, *MORE_TABLES]
     known += [f"{name} {n} {noise}" for n, noise in ((300, 0.0), (300, 0.01), (1000, 0.0)) for name in PROBLEMS]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("action", choices=("run", "choose"))
+    parser.add_argument("action", choices=("run", "choose", "small"))
     parser.add_argument("--problems", nargs="+", default=known, metavar="PROBLEM")
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     parser.add_argument("--size", type=int, default=8)
     options = parser.parse_args()
-    {"run": run, "choose": choose}[options.action](options)
+    {"run": run, "choose": choose, "small": small}[options.action](options)
 
 
 if __name__ == "__main__":
