@@ -8,6 +8,8 @@ from sklearn.base import clone
 from oracles import central_difference
 from vpboost import MLP, ResNet, VPBoostRegressor, load_model
 from vpboost.callbacks import Checkpoint
+from vpboost.core.ensemble import mean_squared_slopes
+from vpboost.engine import using
 from vpboost.estimators import choosing
 from vpboost.estimators.portfolio import PORTFOLIO, SMOOTH, Profile, fix, profile_from, profiles, smooth_profiles
 from vpboost.estimators.settings import MOST_STAGES
@@ -84,6 +86,14 @@ def test_a_fit_with_weighed_columns_goes_on_from_a_checkpoint(smooth, tmp_path):
     resumed = VPBoostRegressor(n_estimators=40).fit(X, Y, resume_from=path)
     np.testing.assert_array_equal(resumed.predict(X_NEW), smooth.predict(X_NEW))
     assert resumed.profile_ == smooth.profile_
+
+
+@pytest.mark.parametrize("engine", ["numpy", "xla"])
+def test_mean_squared_slopes_are_those_of_the_gradient(smooth, engine):
+    encoded = smooth.input_encoder_.transform(X)
+    with jax.enable_x64(True), using(engine):
+        found = mean_squared_slopes(smooth.ensemble_, jax.device_put(np.ascontiguousarray(encoded.T)))
+    np.testing.assert_allclose(found, (smooth.ensemble_.input_gradient(encoded) ** 2).mean(axis=(0, 1)), rtol=1e-10)
 
 
 def test_weights_are_the_rms_derivatives_beside_the_largest():

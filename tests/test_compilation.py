@@ -27,7 +27,7 @@ import sys, vpboost
 assert not {"jax", "sklearn", "scipy", "rich", "matplotlib", "pandas"} & set(sys.modules), "imported too early"
 assert "boost" in dir(vpboost)
 assert vpboost.callbacks.Checkpoint and vpboost.losses.Quantile(0.9)
-assert vpboost.VPBoostRegressor().n_estimators == 300
+assert vpboost.VPBoostRegressor().n_estimators == "auto"
 assert not {"matplotlib", "optuna"} & set(sys.modules)
 try:
     vpboost.nothing

@@ -269,7 +269,7 @@ digest = hashlib.sha256()
 x = np.random.default_rng(0).normal(size=(1500, 9))
 mixed = np.tanh(x @ np.random.default_rng(1).normal(size=(9, 20)))
 for model, y in [
-    (VPBoostRegressor(width=64, n_estimators=2), mixed),
+    (VPBoostRegressor(width=64, n_estimators=2, encoding="plain", inherit=0.8, max_features=1.0), mixed),
     (VPBoostRegressor(n_estimators=3, candidates=2, encoding="spline"), x[:, 0] * x[:, 1]),
     (VPBoostClassifier(n_estimators=2, encoding="plain", engine="numpy"), np.argmax(x, axis=1)),
 ]:

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from ..engine import program
 from ..featurizers import columns, count_parameters
 from ..numerics.blocks import Layout, block_map
 
@@ -182,6 +183,12 @@ def _predictions(ensemble: Ensemble, x: Array) -> Float[Array, "rows k"]:
 def _stages(ensemble: Ensemble, x: Array) -> Float[Array, "rows m k"]:
     constant = jnp.broadcast_to(ensemble.constant, (1, x.shape[-1], ensemble.n_outputs))
     return jnp.moveaxis(jnp.cumsum(jnp.concatenate([constant, ensemble._outputs(x)]), axis=0), 0, 1)
+
+
+@program
+def mean_squared_slopes(ensemble: Ensemble, x: Float[Array, "*shape rows"]) -> Float[Array, " *shape"]:
+    """Return the squares of ∂f/∂x, averaged over rows, inputs side by side, and outputs."""
+    return jnp.mean(_jacobians(ensemble, x) ** 2, axis=(0, 1))
 
 
 def _jacobians(ensemble: Ensemble, x: Array) -> Float[Array, "rows k *shape"]:

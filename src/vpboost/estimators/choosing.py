@@ -3,9 +3,11 @@
 import sys
 from functools import partial
 
+import jax
 import numpy as np
 
 from ..core.data import evenly_spaced
+from ..core.ensemble import mean_squared_slopes
 from ..engine import using
 from ..losses import SquaredError
 from ..tables.encoder import InputEncoder
@@ -36,7 +38,7 @@ SMALL, MOST_SMOOTH_ROWS, WORTH_TRYING = 2000, 20_000, (0.4, 0.1)
 FEW_COLUMNS, LOOKING_STAGES = 3, 60
 #: How often columns are weighed anew at the most, the fewest columns for it, rows that tell their weights, and the
 #: least weight.
-ROUNDS, LEAST_COLUMNS, WEIGHING_ROWS, LEAST_WEIGHT = 3, 4, 1024, 1e-3
+ROUNDS, LEAST_COLUMNS, WEIGHING_ROWS, LEAST_WEIGHT = 3, 4, 512, 1e-3
 
 
 class Choosing(Checks):
@@ -193,9 +195,12 @@ def weights_of(run: Run) -> np.ndarray | None:
     encoder, boosted = run.plan.encoder, run.boosted
     if boosted is None or not boosted.ensemble.n_learners or encoder.extras_ or len(encoder.numeric_) < LEAST_COLUMNS:
         return None
-    rows = evenly_spaced(run.train.inputs, WEIGHING_ROWS)
-    slopes = boosted.ensemble.input_gradient(rows)
-    strength = np.sqrt(np.mean(np.square(slopes), axis=(0, 1))) * rows.std(axis=0)
+    rows = np.asarray(evenly_spaced(run.train.inputs, WEIGHING_ROWS), run.plan.dtype)
+    with jax.enable_x64(rows.dtype == np.float64), using(run.plan.engine):
+        slopes = np.sqrt(
+            np.asarray(mean_squared_slopes(boosted.ensemble, jax.device_put(np.ascontiguousarray(rows.T))))
+        )
+    strength = slopes * rows.std(axis=0)
     if not np.isfinite(strength).all() or not strength.max() > 0:
         return None
     return np.maximum(strength[: len(encoder.numeric_)] / strength.max(), LEAST_WEIGHT)
