@@ -181,11 +181,11 @@ def test_resuming_with_numpy_gives_the_same_bits(dtype):
     ("estimator", "y"),
     [
         (VPBoostRegressor(n_estimators=3), lambda x: x[:, 0] ** 2),
-        (VPBoostRegressor(n_estimators=3, loss="quantile"), lambda x: x[:, 0] ** 2),
-        (VPBoostRegressor(n_estimators=3), lambda x: np.stack([x[:, 0], x[:, 1] ** 2], axis=1)),
-        (VPBoostRegressor(n_estimators=3), lambda x: np.tanh(x @ np.linspace(-1, 1, 280).reshape(4, 70))),  # a sketch
-        (VPBoostRegressor(n_estimators=3, batch_size=50), lambda x: x[:, 0] ** 2),
-        (VPBoostRegressor(n_estimators=3, method="gd", candidates=2, tol=1e-3), lambda x: x[:, 0] ** 2),
+        (VPBoostRegressor(n_estimators=3, max_steps=20, loss="quantile"), lambda x: x[:, 0] ** 2),
+        (VPBoostRegressor(n_estimators=3, max_steps=20), lambda x: np.stack([x[:, 0], x[:, 1] ** 2], axis=1)),
+        (VPBoostRegressor(n_estimators=3, max_steps=20), lambda x: np.tanh(x @ np.ones((4, 70)))),  # a sketch
+        (VPBoostRegressor(n_estimators=3, max_steps=20, batch_size=50), lambda x: x[:, 0] ** 2),
+        (VPBoostRegressor(n_estimators=3, max_steps=20, method="gd", candidates=2, tol=1e-3), lambda x: x[:, 0] ** 2),
         (VPBoostClassifier(n_estimators=3), lambda x: x[:, 0] > 0),
         (VPBoostClassifier(n_estimators=3), lambda x: np.digitize(x[:, 0], [-0.5, 0.5])),
     ],
