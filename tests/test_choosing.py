@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from oracles import central_difference
-from vpboost import MLP, ResNet, VPBoostRegressor, load_model
+from vpboost import MLP, ResNet, VPBoostClassifier, VPBoostRegressor, load_model
 from vpboost.callbacks import Checkpoint
 from vpboost.core.ensemble import mean_squared_slopes
 from vpboost.engine import using
@@ -102,6 +102,15 @@ def test_weights_are_the_rms_derivatives_beside_the_largest():
     expected = np.array([4, 0.5, 1]) * spread[:3] / (4 * spread[0])
     np.testing.assert_allclose(weights[:3], expected, atol=0.02)
     assert weights[3:].max() < 0.02
+
+
+def test_relevance_is_for_plain_tables_and_any_loss():
+    for wrong in (VPBoostRegressor(relevance=True, encoding="spline"), VPBoostRegressor(relevance=True)):
+        inputs = X if wrong.encoding == "spline" else X.reshape(300, 2, 4)
+        with pytest.raises(ValueError, match="relevance=True is for tables with encoding='plain'"):
+            wrong.fit(inputs, Y)
+    model = VPBoostClassifier(relevance=True, n_estimators=2, max_steps=10).fit(X, Y.mean() < Y)
+    assert all(profile.dtype == "float32" for profile in model.race_)
 
 
 def test_what_the_user_fixes_is_fixed():

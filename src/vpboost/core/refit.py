@@ -20,7 +20,7 @@ from ..featurizers import columns
 from ..losses import Loss
 from ..numerics.blocks import block_map, block_sum
 from .arguments import check_loss
-from .data import prepare
+from .data import Data, prepare
 from .ensemble import Ensemble, stacked_columns
 from .reduced import Derivatives, Reduced, Weights, optimal_weights, optimal_weights_cg, reduce_block, uses_cg
 
@@ -171,17 +171,10 @@ def refit(
     check_arguments(ensemble, loss, reg_lambda, n_steps)
     dtype = np.dtype(ensemble.constant.dtype)
     with jax.enable_x64(dtype == np.float64):
-        data = prepare(x, y, loss, sample_weight, dtype)
-        if data.n_outputs != ensemble.n_outputs:
-            raise ValueError(
-                f"y must have {ensemble.n_outputs} outputs or classes, got {data.n_outputs}; if a class is missing, "
-                "give the loss its number of classes"
-            )
-        loss.check(data.target, ensemble.constant)
+        data = data_for(ensemble, x, y, loss, sample_weight)
         if ensemble.n_learners == 0:
             return ensemble
         featurizer = Stacked(ensemble.featurizers, ensemble.n_learners)
-        check_inputs_fit(featurizer, data.x)
         reg = jnp.asarray(reg_lambda, dtype)
         problem = Linear(featurizer, data.x, data.target, data.weight, loss, ensemble.constant, reg)
         weights = _solved(problem, ensemble.weights.reshape(-1, ensemble.n_outputs), int(n_steps))
@@ -197,9 +190,19 @@ def check_arguments(ensemble: Any, loss: Any, reg_lambda: Any, n_steps: Any) -> 
     check_count("n_steps", n_steps)
 
 
-def check_inputs_fit(featurizer: Any, x: Array) -> None:
-    """Raise ``ValueError`` if the featurizer cannot take inputs of this shape."""
-    try:
-        jax.eval_shape(featurizer.columns, x[0])
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"x has rows of shape {x.shape[1:-1]}, which the ensemble was not trained on") from error
+def data_for(ensemble: Ensemble, x: Any, y: Any, loss: Loss, sample_weight: Any) -> Data:
+    """Return data arranged in blocks; raise ``ValueError`` if the ensemble is not one for such inputs or targets."""
+    data = prepare(x, y, loss, sample_weight, ensemble.constant.dtype)
+    if data.n_outputs != ensemble.n_outputs:
+        raise ValueError(
+            f"y must have {ensemble.n_outputs} outputs or classes, got {data.n_outputs}; if a class is missing, "
+            "give the loss its number of classes"
+        )
+    loss.check(data.target, ensemble.constant)
+    if ensemble.n_learners:
+        try:
+            jax.eval_shape(Stacked(ensemble.featurizers, ensemble.n_learners).columns, data.x[0])
+        except (TypeError, ValueError) as error:
+            shape = data.x.shape[1:-1]
+            raise ValueError(f"x has rows of shape {shape}, which the ensemble was not trained on") from error
+    return data

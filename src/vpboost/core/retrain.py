@@ -23,11 +23,11 @@ from ..losses import Loss
 from ..numerics.blocks import block_map
 from .arguments import check_seed
 from .boosting import mean_loss
-from .data import Data, prepare, prepare_validation
+from .data import Data, prepare_validation
 from .ensemble import Ensemble, stacked_columns
 from .objective import summarise
 from .reduced import Derivatives, Weights
-from .refit import Stacked, check_arguments, check_inputs_fit
+from .refit import Stacked, check_arguments, data_for
 from .trust_region import reduction_ratio
 from .weak_learner import Training, solve_at_end, train
 
@@ -100,13 +100,10 @@ def retrain(
     dtype = np.dtype(ensemble.constant.dtype)
     with jax.enable_x64(dtype == np.float64):
         key = check_seed(seed)
-        data = prepare(x, y, loss, sample_weight, dtype)
-        if data.n_outputs != ensemble.n_outputs:
-            raise ValueError(f"y must have {ensemble.n_outputs} outputs or classes, got {data.n_outputs}")
+        data = data_for(ensemble, x, y, loss, sample_weight)
         sets = [data] if validation is None else [data, prepare_validation(validation, loss, dtype, data)]
         if ensemble.n_learners == 0:
             return ensemble
-        check_inputs_fit(Stacked(ensemble.featurizers, ensemble.n_learners), data.x)
         reg, best = jnp.asarray(reg_lambda, dtype), losses_of(ensemble, loss, sets)
         for i, group in zip(range(rounds), groups_of(ensemble, seed), strict=False):
             trial = one_round(jax.random.fold_in(key, i), ensemble, group, data, loss, training, reg)

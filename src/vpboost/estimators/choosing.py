@@ -98,13 +98,13 @@ class Choosing(Checks):
         if not interrupted and smooth and unexplained(best) <= WORTH_TRYING[train.n_rows > SMALL]:
             other, interrupted = self._race(smooth, racing, judging, seed, SMOOTH_STAGES, SMOOTH_RATE)
             if not interrupted and other.plan.profile.relevance and weights_of(other) is not None:
-                other, interrupted = self._weigh_columns(other, racing, judging, seed)
+                other, interrupted = self._weigh_columns(other, smooth, racing, judging, seed)
             if not interrupted:  # at the same rate, or the smaller one would decide
                 again = self._pilot(best, best.plan.profile, SMOOTH_RATE)
                 _, interrupted = race([again], seed, SMOOTH_STAGES)
                 best = min((best, again, other), key=lambda run: run.best_score)
         elif not interrupted and best.plan.profile.relevance:  # the user's choice
-            best, interrupted = self._weigh_columns(best, racing, judging, seed)
+            best, interrupted = self._weigh_columns(best, [], racing, judging, seed)
         chosen = best.plan.profile
         if self.verbose:
             print(f"chosen: {chosen}, validation {best.best_score:.4g}", file=sys.stderr)
@@ -139,7 +139,9 @@ class Choosing(Checks):
         rate = max(rate_of(profile, train.n_rows), rate)
         return Run(self._plan_for(profile, encoder, train, rate), train, run.held_out)
 
-    def _weigh_columns(self, run: Run, train: Part, held_out: Part, seed: int) -> tuple[Run, bool]:
+    def _weigh_columns(
+        self, run: Run, rivals: list[Profile], train: Part, held_out: Part, seed: int
+    ) -> tuple[Run, bool]:
         """Return a pilot whose inputs are weighed by what depends on them, if it validates better than ``run``.
 
         Weights follow from the derivatives of a pilot, and those of the next pilot from it. The first look is by the
@@ -165,8 +167,8 @@ class Choosing(Checks):
                     break
                 current = trial
         weights = best.plan.encoder.weights_
-        for other in smooth_profiles(self, [profile]):  # which may gain more by them
-            if weights is not None and not interrupted:
+        for other in rivals:  # which may gain more by them
+            if other != profile and weights is not None and not interrupted:
                 trial, interrupted = self._try_weights(other, weights, train, held_out, seed)
                 best = trial if trial.best_score < best.best_score else best
         self.race_[best.plan.profile] = best.best_score
@@ -197,10 +199,8 @@ def weights_of(run: Run) -> np.ndarray | None:
         return None
     rows = np.asarray(evenly_spaced(run.train.inputs, WEIGHING_ROWS), run.plan.dtype)
     with jax.enable_x64(rows.dtype == np.float64), using(run.plan.engine):
-        slopes = np.sqrt(
-            np.asarray(mean_squared_slopes(boosted.ensemble, jax.device_put(np.ascontiguousarray(rows.T))))
-        )
-    strength = slopes * rows.std(axis=0)
+        squares = mean_squared_slopes(boosted.ensemble, jax.device_put(np.ascontiguousarray(rows.T)))
+        strength = np.sqrt(np.asarray(squares)) * rows.std(axis=0)
     if not np.isfinite(strength).all() or not strength.max() > 0:
         return None
     return np.maximum(strength[: len(encoder.numeric_)] / strength.max(), LEAST_WEIGHT)

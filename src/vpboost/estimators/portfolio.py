@@ -152,6 +152,8 @@ def fallback(settings: Any) -> Profile:
 def profiles(settings: Any, shape: tuple[int, ...]) -> list[Profile]:
     """Return the profiles to choose from for training inputs of this shape, what the user fixed being fixed."""
     encoding, max_features = settings.encoding, settings.max_features
+    if settings.relevance is True and (len(shape) > 2 or encoding not in ("auto", "plain")):
+        raise ValueError("relevance=True is for tables with encoding='plain'; leave relevance or encoding 'auto'")
     if len(shape) > 2:
         if encoding not in ("auto", "plain") or max_features not in ("auto", None):
             raise ValueError(f"encoding={encoding!r} and max_features={max_features!r} are for tables; X holds images")
