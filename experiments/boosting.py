@@ -6,12 +6,15 @@ from functools import partial
 import jax.numpy as jnp
 from optuna.distributions import FloatDistribution
 
-from vpboost import Stage, Training, TrustRegion, boost, refit
+from vpboost import Ensemble, Stage, Training, TrustRegion, boost, refit, retrain
 from vpboost.featurizers import SomeColumns
 
 from .data import Parts
 from .problems import Problem
-from .protocol import Config, Fitted, Method, Point, Space, between
+from .protocol import Config, Fitted, Method, Point, Space, between, with_scale
+
+#: Rounds of going back, and how many times the steps of a stage each takes.
+ROUNDS, LONGER = 8, 4
 
 
 def paper_space(problem: Problem) -> Space:
@@ -35,6 +38,11 @@ def more_space(problem: Problem) -> Space:
     }
 
 
+def back_space(problem: Problem) -> Space:
+    """Tune going back as well: step size and λ_w of the joint training."""
+    return {**more_space(problem), "back_step": between(1e-3, 0.1), "back_lambda": between(1e-9, 1e-2)}
+
+
 def trust_region(method: str, config: Config) -> TrustRegion:
     """Return Algorithm 2 as the paper has it, or, with a boosting rate, the library's.
 
@@ -50,7 +58,7 @@ def trust_region(method: str, config: Config) -> TrustRegion:
 def fit(problem: Problem, parts: Parts, config: Config, seed: int, method: str) -> Fitted:
     """Boost; drop the learners after the lowest validation loss; solve for those left together if that helps."""
     curve: list[Point] = []
-    featurizer = problem.featurizer(problem.width)
+    featurizer = problem.learner(problem.width)
     if config.get("max_features", 1.0) < 1:
         fraction = jnp.float32(config["max_features"])  # an array: another value needs no other program
         featurizer = partial(SomeColumns, factory=featurizer, fraction=fraction)
@@ -86,9 +94,33 @@ def fit(problem: Problem, parts: Parts, config: Config, seed: int, method: str) 
     if "refit_lambda" in config:
         again = refit(kept, parts.x_train, parts.y_train, loss=problem.loss, reg_lambda=config["refit_lambda"])
         kept = min(kept, again, key=lambda e: problem.mean_loss(e.predict(parts.x_val), parts.y_val))
-        losses = [problem.mean_loss(kept.predict(x), y) for x, y in (parts[:2], parts[2:4])]
-        curve.append(Point(len(curve) + 1, time.perf_counter() - began, *losses))
+        curve.append(point_of(problem, parts, kept, len(curve) + 1, began))
+    if "back_lambda" in config:
+        kept = go_back(problem, parts, config, kept, seed)
+        curve.append(point_of(problem, parts, kept, len(curve) + 1, began))
     return Fitted(kept.predict, time.perf_counter() - began, boosted.ensemble.n_parameters, curve)
+
+
+def go_back(problem: Problem, parts: Parts, config: Config, ensemble: Ensemble, seed: int) -> Ensemble:
+    """Train the learners again, together, for as long as that lowers the validation loss."""
+    steps = LONGER * problem.max_steps
+    return retrain(
+        ensemble,
+        parts.x_train,
+        parts.y_train,
+        loss=problem.loss,
+        training=Training(max_steps=steps, step_size=config["back_step"], batch_size=problem.batch_size),
+        reg_lambda=config["back_lambda"],
+        rounds=ROUNDS,
+        validation=(parts.x_val, parts.y_val),
+        seed=seed,
+    )
+
+
+def point_of(problem: Problem, parts: Parts, ensemble: Ensemble, progress: int, began: float) -> Point:
+    """Return the point of the curve for an ensemble."""
+    losses = [problem.mean_loss(ensemble.predict(x), y) for x, y in (parts[:2], parts[2:4])]
+    return Point(progress, time.perf_counter() - began, *losses)
 
 
 TITLES = {
@@ -102,4 +134,10 @@ METHODS = [
     *(Method(name, title, paper_space, partial(fit, method=name)) for name, title in TITLES.items()),
     Method("gd_more", "GDBoost, our additions", more_space, partial(fit, method="gd")),
     Method("vp_more", "VPBoost, our additions", more_space, partial(fit, method="vp")),
+    with_scale(
+        Method("vp_more", "VPBoost, our additions", back_space, partial(fit, method="vp")),
+        "vp_back",
+        "VPBoost, going back",
+        {"back_step": 0.01, "back_lambda": 1e-6},
+    ),
 ]

@@ -52,12 +52,12 @@ def width_for(n_inputs: int, n_outputs: int, n_learners: int, wanted: int) -> in
     return min(range(1, 400), key=lambda width: abs(size(width) - wanted))
 
 
-def initial(key: Array, n_learners: int, n_inputs: int, width: int, n_outputs: int) -> Learners:
+def initial(key: Array, n_learners: int, n_inputs: int, width: int, n_outputs: int, scale: float = 1.0) -> Learners:
     """Return random learners."""
     shapes = ((width, n_inputs + width), (width, width), (width, n_outputs))
     fans = (n_inputs + width, width, width)
     draws = [
-        jax.random.uniform(k, (n_learners, *shape), jnp.float32, -1, 1) * fan**-0.5
+        jax.random.uniform(k, (n_learners, *shape), jnp.float32, -1, 1) * (scale * fan**-0.5)
         for k, shape, fan in zip(jax.random.split(key, 3), shapes, fans, strict=True)
     ]
     zeros = [jnp.zeros((n_learners, n)) for n in (width, width, n_outputs)]
@@ -139,7 +139,7 @@ def fit(problem: Problem, parts: Parts, config: Config, seed: int) -> Fitted:
     wanted = problem.n_learners * capacity(problem, problem.width, parts.x_train.shape[1:], n_outputs)
     width = width_for(x.shape[1], n_outputs, problem.n_learners, wanted)
     key = jax.random.key(seed)
-    fresh = initial(key, problem.n_learners, x.shape[1], width, n_outputs)
+    fresh = initial(key, problem.n_learners, x.shape[1], width, n_outputs, problem.weight_scale or 1.0)
     constant = loss.best_constant(y[None], jnp.full((1, len(y)), 1 / len(y), jnp.float32))
     settings = loss, jnp.float32(config["reg_lambda"]), jnp.float32(config["step_size"])
     learners, factor = first(fresh, 0), problem.loss_factor(n_outputs)

@@ -56,7 +56,7 @@ def predict(module: Any, weights: Array, constant: Array, x: Array) -> Array:
 
 def factory(problem: Problem, width: int) -> Any:
     """Return the maker of a featurizer of that width, with the problem's bias."""
-    return with_bias(problem.featurizer(width)) if problem.bias else problem.featurizer(width)
+    return with_bias(problem.learner(width)) if problem.bias else problem.learner(width)
 
 
 @cache

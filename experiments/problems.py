@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 from scipy.special import logsumexp
 from sklearn.metrics import accuracy_score, mean_squared_error, r2_score, roc_auc_score
@@ -37,6 +38,7 @@ class Problem(NamedTuple):
     finals: int = 1  #: the best configuration must hold its place on so many other seeds
     largest_lambda: float = 0.1  #: end of the range in which boosting's λ_w is tuned; larger where features are
     hides_columns: bool = False  #: whether the library's additions may show a learner part of the columns only
+    weight_scale: float | None = 1.0  #: of all layers' initial weights; None where the learners have no such option
 
     def quick(self) -> "Problem":
         """Return a short version, to see that everything runs."""
@@ -47,6 +49,13 @@ class Problem(NamedTuple):
         batch_size = None if self.batch_size is None else 128
         short = self._replace(load=load, batch_size=batch_size, trees=(8, 3), most_trees=5, finals=1)
         return short._replace(n_learners=2, max_steps=10)
+
+    def learner(self, width: int) -> Callable:
+        """Return the factory of featurizers with so many units per layer and the initial weights' scale."""
+        if self.weight_scale is None:
+            return self.featurizer(width)
+        scale = jnp.float32(self.weight_scale)  # an array: another value needs no other program
+        return partial(self.featurizer(width), weight_scale=scale)
 
     def settings(self) -> dict[str, int | None]:
         """Return what results depend on beside the method's own settings."""
@@ -128,7 +137,7 @@ PROBLEMS = {
         Problem(
             "mnist", "handwritten digits", "multiclass", data.mnist, MulticlassCrossEntropy(10),
             convolutional, 1, False, 5, 50, 512, (20, 5), most_trees=100,
-            catboost_depth=6, largest_lambda=10.0,
+            catboost_depth=6, largest_lambda=10.0, weight_scale=None,
         ),
         Problem(
             "cdr", "convection, diffusion, reaction", "regression", data.cdr, SquaredError(),

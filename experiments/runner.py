@@ -10,11 +10,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from . import boosting, grownet, networks, trees
 from .problems import PROBLEMS
-from .protocol import Method
+from .protocol import Method, with_scale
 from .study import RESULTS, SEEDS, Store, confirm_leader, rerun, tune
 from .tables import summary
 
-METHODS = {m.name: m for m in (*boosting.METHODS, *networks.METHODS, *grownet.METHODS, *trees.METHODS)}
+OF_NETWORKS = (*boosting.METHODS, *networks.METHODS, *grownet.METHODS)
+#: Every method of networks with the scale of initial weights as one more tuned parameter.
+SCALED = [with_scale(m, f"{m.name}_scaled", f"{m.title}, scaled") for m in OF_NETWORKS if m.after is None]
+METHODS = {m.name: m for m in (*OF_NETWORKS, *SCALED, *trees.METHODS)}
 TRIALS = 100
 QUICK_TRIALS, QUICK_SEEDS = 2, 2
 QUICK_RESULTS = Path("quick-results")
@@ -45,8 +48,8 @@ def place(description: str, arguments: Sequence[str] | None) -> tuple[bool, Path
 
 
 def chosen(names: Sequence[str] | None, console: Console) -> list[Method]:
-    """Return the methods of these names, all that can run by default."""
-    methods = [METHODS[name] for name in names or METHODS]
+    """Return the methods of these names; by default all that can run but those with the initial scale tuned, too."""
+    methods = [METHODS[name] for name in names or METHODS if names or METHODS[name] not in SCALED]
     missing = {m.package for m in methods if importlib.util.find_spec(m.package) is None}
     if missing and names:
         raise SystemExit(f"not installed: {', '.join(missing)}; pip install 'vpboost[experiments]'")
