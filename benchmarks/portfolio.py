@@ -3,6 +3,7 @@
     VPBOOST_DATA=path/to/data python benchmarks/portfolio.py run      # an hour or two on two cores; goes on if stopped
     python benchmarks/portfolio.py choose                             # which profiles together lose least
     VPBOOST_DATA=path/to/data python benchmarks/portfolio.py small    # what tables too small for a race should get
+    VPBOOST_DATA=path/to/data python benchmarks/portfolio.py chains   # what the mean of several chains gains
 
 Of every table, the test part of ``benchmarks/tables.py`` is set aside and never read. The rest (4,000 rows at the most)
 is split by seed into rows to fit, rows that early stopping and the race see, and rows that judge. Of every profile are
@@ -36,11 +37,19 @@ from vpboost.estimators.portfolio import PORTFOLIO, SLOW_START, Profile
 
 RESULTS = Path(__file__).parent / "results" / "portfolio.json"
 MORE_TABLES = ("adult", "covertype")
+OF_CLASSES = ("magic", "electricity", "higgs", "satimage", "penbased", *MORE_TABLES)
 #: Problems of which small samples are taken.
 SMALL_SAMPLES = (
     *("uci_concrete", "uci_energy", "uci_boston", "uci_kin8nm", "evans_airfoil", "uci_yacht", "mtr_jura", "mtr_wq"),
     *("uci_wine_red", "tab_california", "friedman 300 0.0", "circuit 300 0.01", "reactor 300 0.0"),
 )
+#: Tables of which chains are quick.
+FOR_CHAINS = (
+    *("uci_boston", "uci_wine_red", "mtr_jura", "mtr_oes97", "uci_concrete", "evans_airfoil", "uci_yacht"),
+    *("uci_energy", "mtr_enb", "mtr_wq", "satimage", "tab_california", "magic", "uci_power", "higgs"),
+)
+KNOWN = [*TABLES, *UNSEEN, *MORE_TABLES]
+KNOWN += [f"{name} {n} {noise}" for n, noise in ((300, 0.0), (300, 0.01), (1000, 0.0)) for name in PROBLEMS]
 SEEDS = (0, 1)
 MOST_ROWS = 4000
 BEFORE = ["plain", "quantile", "quantile few", "spline", "spline fresh"]
@@ -162,6 +171,7 @@ class Tried(NamedTuple):
 
     problem: str
     group: str  #: what is left out together
+    classes: bool  #: whether it is one of classification
     judge: dict[str, float]
     race: dict[str, float]
     seconds: dict[str, float]
@@ -177,6 +187,7 @@ def tried() -> list[Tried]:
         Tried(
             f"{problem} ({seed})",
             PROBLEMS[problem.split()[0]].family if problem.split()[0] in PROBLEMS else problem,
+            problem in OF_CLASSES,
             *({name: facts[what] for name, facts in by_name.items()} for what in ("judge", "race", "seconds")),
         )
         for (problem, seed), by_name in found.items()
@@ -186,7 +197,8 @@ def tried() -> list[Tried]:
 def winner_of(one: Tried, members: Iterable[str]) -> str | None:
     """Return who wins a race between some profiles, by the rule of the library; None if nobody runs."""
     racing = {name: one.race[name] for name in members if name in one.race}
-    start = {name: SLOW_START if (CANDIDATES[name].max_features or 1) < 1 else 0.0 for name in racing}
+    given = SLOW_START[one.classes]
+    start = {name: given if (CANDIDATES[name].max_features or 1) < 1 else 0.0 for name in racing}
     return min(racing, key=lambda name: racing[name] * (1 - start[name]), default=None)
 
 
@@ -251,16 +263,34 @@ def small(options: argparse.Namespace) -> None:
     print("mean regret", dict(zip(members, np.mean(found, axis=0).round(3).tolist(), strict=True)))
 
 
+def chains(options: argparse.Namespace) -> None:
+    """Print the score of several chains, by boosting rate, over that of one chain at the usual rate."""
+    ways, found = [(n, factor) for factor in (1, 2) for n in (1, 2, 4)], []
+    for problem in options.problems if options.problems != KNOWN else FOR_CHAINS:
+        scores = np.zeros((len(SEEDS), len(ways)))
+        for seed in SEEDS:
+            kind, parts = parts_of(problem, seed)
+            estimator = VPBoostRegressor if kind == "regression" else VPBoostClassifier
+            X, y = (np.concatenate([parts.fit[i], parts.val[i]]) for i in (0, 1))
+            fixed = {"validation_fraction": len(parts.val[0]) / len(X), "random_state": seed}
+            profile = estimator(**fixed, n_estimators=1).fit(X, y).profile_._replace(n_chains=None)
+            settings, rate = {**profile.parameters(), **fixed}, 0.05 if len(parts.fit[0]) < 2000 else 0.1
+            for place, (n, factor) in enumerate(ways):
+                model = estimator(**{**settings, "n_chains": n, "learning_rate": factor * rate}).fit(X, y)
+                scores[seed, place] = score(kind, model, *parts.judge)
+        found.append(np.log(scores / scores[:, :1].mean()).mean(axis=0))
+        print(problem, dict(zip(ways, np.exp(found[-1]).round(3).tolist(), strict=True)), flush=True)
+    print("geometric mean", dict(zip(ways, np.exp(np.mean(found, axis=0)).round(3).tolist(), strict=True)))
+
+
 def main() -> None:
-    known = [*TABLES, *UNSEEN, *MORE_TABLES]
-    known += [f"{name} {n} {noise}" for n, noise in ((300, 0.0), (300, 0.01), (1000, 0.0)) for name in PROBLEMS]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("action", choices=("run", "choose", "small"))
-    parser.add_argument("--problems", nargs="+", default=known, metavar="PROBLEM")
+    parser.add_argument("action", choices=("run", "choose", "small", "chains"))
+    parser.add_argument("--problems", nargs="+", default=KNOWN, metavar="PROBLEM")
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     parser.add_argument("--size", type=int, default=8)
     options = parser.parse_args()
-    {"run": run, "choose": choose, "small": small}[options.action](options)
+    {"run": run, "choose": choose, "small": small, "chains": chains}[options.action](options)
 
 
 if __name__ == "__main__":

@@ -173,7 +173,8 @@ def test_bad_choices_are_named(options, message):
         ("plain", 0.5, 1.0, None, 1.0, 5, 0.1, 1e-4, 0.0, "float16"),
         ("plain", 0.5, 1.0, None, 1.0, 5, 0.1, 1e-4, 0.0, "float32", 1),
         ("plain", 0.5, 1.0, None, 1.0, 5, 0.1, 1e-4, 0.0, "float32", True, 0),
-        ("plain", 0.5, 1.0, None, 1.0, 5, 0.1, 1e-4, 0.0, "float32", True, 10, 10),
+        ("plain", 0.5, 1.0, None, 1.0, 5, 0.1, 1e-4, 0.0, "float32", True, 10, 0),
+        ("plain", 0.5, 1.0, None, 1.0, 5, 0.1, 1e-4, 0.0, "float32", True, 10, 4, 10),
     ],
 )
 def test_profiles_of_files_are_checked(values):

@@ -64,7 +64,7 @@ def test_classifier(classes):
 
 def test_staged_predictions_end_at_the_prediction():
     X, y = regression()
-    model = VPBoostRegressor(**QUICK).fit(X, y)
+    model = VPBoostRegressor(**QUICK, n_chains=1).fit(X, y)
     staged = list(model.staged_predict(X))
     assert len(staged) == model.best_iteration_ == 6
     np.testing.assert_allclose(staged[-1], model.predict(X), atol=1e-5)
@@ -124,14 +124,15 @@ def test_early_stopping_keeps_the_best_stage():
     X, y = regression(n=60)
     noisy = y + rng.normal(size=60)
     X_val, y_val = regression(n=200, seed=5)
-    model = VPBoostRegressor(**PLAIN, n_estimators=60, max_steps=60, learning_rate=0.3, early_stopping_rounds=5)
+    options = {"n_estimators": 60, "max_steps": 60, "learning_rate": 0.3, "early_stopping_rounds": 5, "n_chains": 1}
+    model = VPBoostRegressor(**PLAIN, **options)
     model.fit(X, noisy, X_val=X_val, y_val=y_val)
     scores = model.evals_result_["validation"]
     assert model.n_iter_ < 60
     assert model.best_score_ == min(scores)
     assert model.best_iteration_ == int(np.argmin(scores)) + 1
     assert model.n_iter_ == model.best_iteration_ + 5
-    by_pair = VPBoostRegressor(**PLAIN, n_estimators=60, max_steps=60, learning_rate=0.3, early_stopping_rounds=5)
+    by_pair = VPBoostRegressor(**PLAIN, **options)
     by_pair.fit(X, noisy, eval_set=[(X_val, y_val)])
     np.testing.assert_array_equal(by_pair.predict(X), model.predict(X))
     inside = VPBoostRegressor(**PLAIN, n_estimators=60, max_steps=60, learning_rate=0.3, early_stopping_rounds=3).fit(

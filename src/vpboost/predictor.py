@@ -36,8 +36,7 @@ class Predictor:
 
     def __init__(self, path):
         self.content, self.arrays = read(path)
-        self.theta = {k.removeprefix("theta."): v for k, v in self.arrays.items() if k.startswith("theta.")}
-        self.best = self.content["best_iteration"]
+        self.constant, self.weights, self.theta = mean_of_chains(self.content, self.arrays)
         self.extras = [{} for _ in self.content["encoder"]["extras"]]  # arrays of what is added to columns, by name
         for name, array in self.arrays.items():
             if name.startswith("encoder.extra."):
@@ -60,10 +59,9 @@ class Predictor:
     def raw(self, X, rows_at_once=1024):
         """Return what the ensemble predicts, before targets are scaled back or logits turned into probabilities."""
         x = self.encode(X)
-        theta = {name: array[: self.best] for name, array in self.theta.items()}
-        constant, weights = self.arrays["constant"], self.arrays["weights"][: self.best]
         parts = [x[i : i + rows_at_once] for i in range(0, max(len(x), 1), rows_at_once)]
-        return np.concatenate([ensemble(constant, weights, self.content["featurizer"], theta, x) for x in parts])
+        evaluate = partial(ensemble, self.constant, self.weights, self.content["featurizer"], self.theta)
+        return np.concatenate([evaluate(part) for part in parts])
 
     def encode(self, X):
         """Return the inputs as the learners see them: scaled, with marks for missing values, categories as 0 and 1."""
@@ -139,6 +137,16 @@ def read(path):
         if arrays[name].dtype.kind == "f":
             arrays[name] = arrays[name].astype(float)
     return content, arrays
+
+
+def mean_of_chains(content, arrays):
+    """Return constant, weights and other arrays of the learners that predict: the mean of all chains."""
+    best, n_chains = content["best_iteration"], 1 + len(content.get("others", []))
+    parts = {name: array[:best] for name, array in arrays.items() if name == "weights" or name.startswith("theta.")}
+    more = {name: arrays[f"others.{name}"] for name in parts if f"others.{name}" in arrays}
+    parts |= {name: np.concatenate([parts[name], array]) for name, array in more.items()}
+    constant = (arrays["constant"] + arrays.get("others.constant", np.zeros((0, 1))).sum(axis=0)) / n_chains
+    return constant, parts.pop("weights") / n_chains, {k.removeprefix("theta."): v for k, v in parts.items()}
 
 
 def is_missing(value):

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from ..files.container import check_version, read_file, unpack
+from ..predictor import mean_of_chains
 from .errors import CommandError, printable
 
 
@@ -26,7 +27,8 @@ def summary_of(content: dict[str, Any], arrays: dict[str, np.ndarray]) -> str:
 def summary(content: dict[str, Any], arrays: dict[str, np.ndarray]) -> str:
     """Return what a model file says, in a few lines."""
     weights, best, loss = arrays["weights"], content["best_iteration"], arrays["history.loss"]
-    size = sum(array[:best].size for name, array in arrays.items() if name == "weights" or name.startswith("theta."))
+    _, mean, theta = mean_of_chains(content, arrays)
+    size, n_chains = mean.size + sum(array.size for array in theta.values()), 1 + len(content.get("others", []))
     featurizer = content["featurizer"] or {"type": "none"}
     while isinstance(featurizer.get("featurizer"), dict):
         featurizer = featurizer["featurizer"]
@@ -38,6 +40,7 @@ def summary(content: dict[str, Any], arrays: dict[str, np.ndarray]) -> str:
         "loss": content["loss"]["type"],
         "learners": f"{best} of {len(loss)} stages, {size} numbers: {featurizer['type']}"
         + (f" ({shape})" if shape else ""),
+        **({"chains": f"the mean of {n_chains}, {len(mean)} learners"} if n_chains > 1 else {}),
         "encoding": content["encoder"]["encoding"],
         "training loss": f"{sparkline(loss)} {loss[-1]:.4g}" if len(loss) else "no stages",
     }

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import zip_longest
 from typing import Any
 
 import equinox as eqx
@@ -62,9 +63,9 @@ class Ensemble(eqx.Module):
 
     def unstack(self) -> list[tuple[Any, Array]]:
         """Undo :meth:`stack`: the ``(featurizer, weights)`` pairs of the learners."""
-        return [self._part(m) for m in range(self.n_learners)]
+        return [self.part(m) for m in range(self.n_learners)]
 
-    def _part(self, which: int | slice) -> tuple[Any, Array]:
+    def part(self, which: int | slice) -> tuple[Any, Array]:
         """Return featurizer and weights of one learner, or of several, stacked."""
         arrays, structure = eqx.partition((self.featurizers, self.weights), eqx.is_array)
         with jax.enable_x64(self.constant.dtype == jnp.float64):
@@ -91,7 +92,7 @@ class Ensemble(eqx.Module):
             raise ValueError(f"n_learners must be between 0 and {self.n_learners}, got {n_learners!r}")
         if n_learners == 0:
             return Ensemble.stack(self.constant, [])
-        return Ensemble(self.constant, *self._part(slice(n_learners)))
+        return Ensemble(self.constant, *self.part(slice(n_learners)))
 
     def learner_outputs(self, x: Array) -> Float[Array, "m k"]:
         """Return the contribution of each learner for one input."""
@@ -145,6 +146,25 @@ class Ensemble(eqx.Module):
             with ThreadPoolExecutor(os.cpu_count()) as pool:
                 found = list(pool.map(evaluate, *zip(*calls, strict=True)))
         return np.concatenate(found)[: len(rows)]
+
+
+def averaged(ensembles: Sequence[Ensemble]) -> Ensemble:
+    """Return the mean of ensembles of one architecture as one ensemble, whose learners are theirs in turn.
+
+    >>> import jax.numpy as jnp
+    >>> two = [Ensemble.stack(jnp.array([value]), []) for value in (1.0, 2.0)]
+    >>> float(averaged(two).constant[0])
+    1.5
+    """
+    if len(ensembles) == 1:
+        return ensembles[0]
+    dtype = ensembles[0].constant.dtype
+    with jax.enable_x64(dtype == jnp.float64):
+        constant = jax.device_put(np.mean([np.asarray(one.constant) for one in ensembles], axis=0).astype(dtype))
+        in_turn = zip_longest(*(one.unstack() for one in ensembles))
+        learners = [learner for several in in_turn for learner in several if learner is not None]
+        mean = Ensemble.stack(constant, learners)
+        return eqx.tree_at(lambda one: one.weights, mean, jax.device_put(np.asarray(mean.weights) / len(ensembles)))
 
 
 # Stacking and cutting are left to NumPy where it can: JAX would compile a program for every shape.

@@ -1,5 +1,7 @@
 """What regressor and classifier share: checks, scaling, the fit and raw predictions."""
 
+import sys
+import time
 import warnings
 from typing import Any
 
@@ -7,17 +9,18 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from ..callbacks import Checkpoint, EarlyStopping, Progress, ProgressDisplay, ends_fit
+from ..callbacks import Checkpoint, EarlyStopping, Progress, ProgressDisplay, TimeBudget, ends_fit
 from ..core.data import SAMPLE_ROWS, evenly_spaced
-from ..core.ensemble import Ensemble
+from ..core.ensemble import Ensemble, averaged
 from ..core.records import Boosted, Record
 from ..engine import forget_programs_if_many
-from ..files.checkpoint import read_facts
+from ..files.checkpoint import CheckpointError, read_facts
 from ..numerics.rows import MANY_ROWS, chunks
 from ..tables.frames import Table
 from ..tables.scaling import TargetScaler
+from .chains import best_of, boost_chains, cut, score_of, seed_of
 from .choosing import Choosing
-from .parts import Part, merged
+from .parts import Part, hold_out, merged
 from .portfolio import Profile, fix
 from .prediction import AccurateEnsemble, LightEnsemble
 from .resuming import facts_of, mark_of, profile_of, restore
@@ -32,7 +35,9 @@ LEAST_GAIN = 2e-4
 class BaseVPBoost(Choosing):
     """What regressor and classifier share."""
 
-    boosted_: Boosted
+    boosted_: Boosted  #: the first chain
+    n_chains_: int
+    _others: list[Ensemble]  #: the other chains, each cut at its best
     _light: LightEnsemble | None  #: the ensemble in NumPy; None if it cannot be
     _accurate: AccurateEnsemble  #: the ensemble for XLA
     _importance_rows: Any  #: some training rows as the learners see them, until importances are computed
@@ -103,13 +108,15 @@ class BaseVPBoost(Choosing):
         data, facts = self._check_data(X, y, sample_weight, reset=not going_on), None
         if resume_from is not None:
             facts = read_facts(resume_from)
-            self._check_profile(profile_of(facts.profile, resume_from), f"resume_from={str(resume_from)!r}")
+            profile = profile_of(facts.profile, resume_from)
+            self._check_profile(profile, f"resume_from={str(resume_from)!r}", CheckpointError)
         seed = self._seed(self.seed_ if going_on else None if facts is None else facts.seed)
         forget_programs_if_many()
         data, groups = merged(data)
         # a fit that goes on keeps its validation rows: they must not be trained on
         train, held_out = self._split(data, groups, validation, self.seed_ if going_on else seed)
-        del data  # large tables
+        whole = None if held_out is None or train is data else data
+        del data
         self._check_trimmed(train.target)
         if not going_on:
             self._learn_targets(loss, train)
@@ -123,16 +130,22 @@ class BaseVPBoost(Choosing):
             run.scores = self._earlier_scores(run.held_out)
         elif facts is not None:
             self.race_ = {profile_of(values, resume_from): score for values, score in facts.race.items()}
-            run = self._plan(profile_of(facts.profile, resume_from), train, held_out, facts.weights)
+            run = self._plan(fix(profile, self), train, held_out, facts.weights)
             start = restore(run, resume_from, facts, self._facts(run, seed), self._most_stages(True))
         else:
             run, interrupted = self._choose_profile(train, groups, held_out, seed)
         if interrupted and run.boosted is not None:
             status = f"interrupted after {len(run.scores)} stages, while profiles were compared"
-            return self._store(run, run.boosted._replace(status=status), cut_at_best=True)
-        stopping = self._early_stopping(run)
-        boosted = self._boost(run, seed, stopping, start, recall=facts is not None)
-        return self._store(run, boosted, cut_at_best=stopping is not None)
+            return self._store(run, run.boosted._replace(status=status), True, [])
+        stopping, began = self._early_stopping(run), time.monotonic()
+        boosted, cut_short = self._boost(run, seed, stopping, start, recall=facts is not None)
+        others: list[Run] = []
+        if run.plan.n_chains > 1 and boosted.ensemble.n_learners and not cut_short:
+            others, interrupted = self._other_chains(run, whole, groups, seed, stopping, began)
+            if interrupted:
+                status = f"interrupted after {1 + len(others)} of {run.plan.n_chains} chains"
+                boosted = boosted._replace(status=status)
+        return self._store(run, boosted, stopping is not None, others)
 
     def _learn_targets(self, given: Any, train: Part) -> None:
         """Find the loss and the scale of the targets."""
@@ -151,8 +164,11 @@ class BaseVPBoost(Choosing):
 
     def _boost(
         self, run: Run, seed: int, stopping: EarlyStopping | None, start: Boosted | None, recall: bool
-    ) -> Boosted:
-        """Run the boosting loop with its callbacks; ``recall`` tells early stopping of the stages before."""
+    ) -> tuple[Boosted, bool]:
+        """Run the boosting loop with its callbacks; ``recall`` tells early stopping of the stages before.
+
+        The second value says whether Ctrl-C, or a callback other than early stopping, ended it.
+        """
         display = ProgressDisplay() if self.verbose else None
         watching = [c for c in (stopping, display) if c is not None] + list(self.callbacks or [])
         ended = False
@@ -160,21 +176,54 @@ class BaseVPBoost(Choosing):
             remembering = [callback for callback in watching if isinstance(callback, EarlyStopping)]
             ended = any([c.see(stage, score) for c in remembering for stage, score in enumerate(run.scores)])
 
+        ending: list[Any] = []
+
         def watch(progress: Progress) -> bool:
-            return any([ends_fit(callback, progress) for callback in watching])
+            ending.extend([callback for callback in watching if ends_fit(callback, progress)])
+            return bool(ending)
 
         saves = any(isinstance(callback, Checkpoint) for callback in watching)
         try:
             n_learners = len(run.scores) if ended else self._most_stages(stopping is not None)
-            return run.boost(n_learners, seed, watch, start, self._facts(run, seed) if saves else None)
+            boosted = run.boost(n_learners, seed, watch, start, self._facts(run, seed) if saves else None)
+            by_others = any(not isinstance(callback, EarlyStopping) for callback in ending)
+            return boosted, by_others or boosted.status.startswith("interrupted")
         finally:
             for shown in (callback for callback in watching if isinstance(callback, ProgressDisplay)):
                 shown.close()
 
-    def _store(self, run: Run, boosted: Boosted, cut_at_best: bool) -> Any:
+    def _other_chains(
+        self, run: Run, whole: Part | None, groups: np.ndarray, seed: int, stopping: EarlyStopping | None, began: float
+    ) -> tuple[list[Run], bool]:
+        """Return the chains beside the first, and whether Ctrl-C came first.
+
+        Without validation data of the user's own, ``whole`` is what each sets other rows aside of.
+        """
+        runs, seeds = [], [seed_of(seed, chain) for chain in range(1, run.plan.n_chains)]
+        for one in seeds:
+            rows = None
+            if whole is not None:
+                rows = hold_out(whole.target, groups, self.validation_fraction, one, self._is_classifier)
+            if whole is None or rows is None:
+                runs.append(Run(run.plan, run.train, run.held_out))
+            else:
+                taken = [self._scaled(whole.take(part)) for part in rows]
+                runs.append(Run(run.plan, *(part.encoded(run.plan.encoder, run.plan.dtype) for part in taken)))
+        mine = [stopping, *(self.callbacks or [])]
+
+        def watching() -> list[EarlyStopping]:
+            known = [callback for callback in mine if isinstance(callback, EarlyStopping)]
+            return [EarlyStopping(one.rounds, one.min_delta, one.min_gain) for one in known]
+
+        budget = min((one.seconds for one in mine if isinstance(one, TimeBudget)), default=np.inf)
+        if self.verbose:
+            print(f"averaging {1 + len(runs)} chains", file=sys.stderr)
+        return boost_chains(runs, seeds, self._most_stages(stopping is not None), watching, began + budget)
+
+    def _store(self, run: Run, boosted: Boosted, cut_at_best: bool, others: list[Run]) -> Any:
         """Set the fitted attributes."""
         if boosted.status.startswith("interrupted"):
-            warnings.warn(f"fit {boosted.status}; the model of those stages is kept", UserWarning, stacklevel=4)
+            warnings.warn(f"fit {boosted.status}; the model of those is kept", UserWarning, stacklevel=4)
         target = run.train.scaled
         if boosted.history and not boosted.ensemble.n_learners and (target != target[:1]).any():
             warnings.warn(
@@ -190,13 +239,10 @@ class BaseVPBoost(Choosing):
         self.history_ = {name: np.array([getattr(r, name) for r in history]) for name in Record._fields}
         self.n_iter_ = len(history)
         self.evals_result_ = {"training": self.history_["loss"].tolist(), "validation": scores}
-        kept = boosted.ensemble.n_learners
-        score = history[-1].loss if history else float("nan")
-        if scores:
-            best = int(np.nanargmin(scores)) if cut_at_best else len(scores) - 1
-            score = scores[best]
-            kept = int(self.history_["accepted"][: best + 1].sum())
-        self._keep(kept, score)
+        (n_learners, score), cuts = best_of(history, scores, cut_at_best), [cut(one, cut_at_best) for one in others]
+        self._keep(n_learners, float(np.mean([score, *(other for _, other in cuts)])), [chain for chain, _ in cuts])
+        if cuts and run.held_out is not None and others[0].held_out is run.held_out:
+            self.best_score_ = score_of(run.plan, run.held_out, self._raw_of(np.asarray(run.held_out.inputs)))
         if cut_at_best and boosted.status == "all stages done":
             self._warn_if_unfinished(scores)
         self._importance_rows, self._importances = np.array(evenly_spaced(run.train.inputs, 512)), None
@@ -214,10 +260,11 @@ class BaseVPBoost(Choosing):
                 stacklevel=5,
             )
 
-    def _keep(self, n_learners: int, score: float) -> None:
-        """Cut the ensemble after the best of its learners."""
+    def _keep(self, n_learners: int, score: float, others: list[Ensemble]) -> None:
+        """Cut the first chain after the best of its learners, and average it with the others."""
         self.best_iteration_, self.best_score_ = n_learners, score
-        self.ensemble_ = self.boosted_.ensemble.truncate(n_learners)
+        self._others, self.n_chains_ = others, 1 + len(others)
+        self.ensemble_ = averaged([self.boosted_.ensemble.truncate(n_learners), *others])
         self._set_predictors()
 
     def _set_predictors(self) -> None:
@@ -268,7 +315,10 @@ class BaseVPBoost(Choosing):
             transform = self.input_encoder_.transform
             parts = [self._accurate.predict(transform(part)) for part in chunks(inputs, MANY_ROWS)]
             return np.concatenate(parts).astype(float)
-        encoded = self.input_encoder_.transform(inputs)
+        return self._raw_of(self.input_encoder_.transform(inputs))
+
+    def _raw_of(self, encoded: np.ndarray) -> np.ndarray:
+        """Return raw predictions for encoded inputs."""
         if self._light is not None and len(encoded) <= self._light.most_rows:
             return self._light.predict(encoded)
         return self._accurate.predict(encoded)

@@ -59,12 +59,12 @@ class Checks(Settings):
                 )
         self._check_profile(self.profile_, "warm_start=True")
 
-    def _check_profile(self, profile: Profile, by: str) -> None:
-        """Raise ``ValueError`` if a fit that goes on is asked for another profile than it has."""
+    def _check_profile(self, profile: Profile, by: str, error: type[ValueError] = ValueError) -> None:
+        """Raise ``error`` if a fit that goes on is asked for another profile than it has."""
         fixed = fix(profile, self)
         changed = [name for name in LASTING if getattr(fixed, name) != getattr(profile, name)]
         if changed:
-            raise ValueError(
+            raise error(
                 f"{', '.join(changed)} cannot change while {by} goes on with a model: it has {profile}; set them to "
                 "that or to 'auto', or fit afresh"
             )

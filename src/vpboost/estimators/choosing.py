@@ -14,13 +14,14 @@ from ..tables.encoder import InputEncoder
 from .checks import Checks
 from .metrics import Score, score_function
 from .parts import Part, hold_out
-from .plan import FitPlan, engine_of, learner_factory, rate_of, training_of, trust_region_of
+from .plan import FitPlan, chains_of, engine_of, learner_factory, rate_of, training_of, trust_region_of
 from .portfolio import (
     FALLBACK,
     LEAST_ROWS,
     PILOT_RATE,
     PILOT_STAGES,
     RACE_ROWS,
+    SMOOTH_LEAD,
     SMOOTH_RATE,
     SMOOTH_STAGES,
     Profile,
@@ -58,10 +59,15 @@ class Choosing(Checks):
         if encoder is None:
             encoder = InputEncoder(profile.encoding).fit(train.inputs, train.weight).weighed(weights)
         encoded = train.encoded(encoder, profile.dtype)
-        plan = self._plan_for(profile, encoder, encoded, rate_of(profile, train.n_rows))
+        validated = held_out is not None and self.early_stopping_rounds is not None
+        n_chains = chains_of(profile, np.shape(train.inputs), validated)
+        rate = rate_of(profile, train.n_rows, n_chains == 1 or self._is_classifier)
+        plan = self._plan_for(profile, encoder, encoded, rate, n_chains)
         return Run(plan, encoded, None if held_out is None else held_out.encoded(encoder, profile.dtype))
 
-    def _plan_for(self, profile: Profile, encoder: InputEncoder, train: Part, rate: float) -> FitPlan:
+    def _plan_for(
+        self, profile: Profile, encoder: InputEncoder, train: Part, rate: float, n_chains: int = 1
+    ) -> FitPlan:
         """Return the plan for a profile and encoded training data."""
         loss, scaled = self.loss_, train.scaled
         coupled = loss.couples_outputs and loss.n_outputs(scaled) > 1
@@ -75,6 +81,7 @@ class Choosing(Checks):
             dtype=profile.dtype,
             eval_metric=self.eval_metric,
             metric=None if metric is None else partial(self._score, metric),
+            n_chains=n_chains,
         )
 
     def _score(self, metric: Score, part: Part, raw: np.ndarray) -> float:
@@ -102,7 +109,8 @@ class Choosing(Checks):
             if not interrupted:  # at the same rate, or the smaller one would decide
                 again = self._pilot(best, best.plan.profile, SMOOTH_RATE)
                 _, interrupted = race([again], seed, SMOOTH_STAGES)
-                best = min((best, again, other), key=lambda run: run.best_score)
+                best = min((best, again), key=lambda run: run.best_score)
+                best = other if other.best_score < SMOOTH_LEAD * best.best_score else best
         elif not interrupted and best.plan.profile.relevance:  # the user's choice
             best, interrupted = self._weigh_columns(best, [], racing, judging, seed)
         chosen = best.plan.profile
@@ -128,8 +136,7 @@ class Choosing(Checks):
             if profile.encoding not in encoded:
                 encoded[profile.encoding] = self._plan(profile, train, held_out)
         runs = [self._pilot(encoded[profile.encoding], profile, rate) for profile in choices]
-        with using(runs[0].plan.engine):  # which limits the threads of linear algebra until all are done
-            best, interrupted = race(runs, seed, n_stages)
+        best, interrupted = race(runs, seed, n_stages)
         self.race_ |= {run.plan.profile: run.best_score for run in runs}
         return best, interrupted
 

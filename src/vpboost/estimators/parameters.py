@@ -7,8 +7,7 @@ PARAMETERS = """Parameters
         improves, up to 1,000 stages, and does 300 without validation data.
     learning_rate : float or "auto", default="auto"
         Boosting rate in (0, 1]: the fraction of each learner that is added. Smaller with more stages generalises
-        better. "auto" is 0.05 below 2,000 training rows and 0.1 above, and 0.1 for responses without noise (see
-        ``encoding``).
+        better. "auto" is 0.1; below 2,000 training rows, 0.05 for classifiers and for a single chain (``n_chains``).
     loss : str, Loss or callable
         {losses}
     featurizer : str or callable, default="mlp"
@@ -51,6 +50,12 @@ PARAMETERS = """Parameters
         if that validates better. Helps where many columns matter little. "auto" tries it for responses without noise.
     candidates : int, default=1
         Initialisations trained side by side at each stage, of which the best is kept.
+    n_chains : int or "auto", default="auto"
+        Fits whose mean is the model. They differ in their seeds and, unless validation data are given, in the rows that
+        validate: together they learn from all rows. History, scores, callbacks and checkpoints are those of the first;
+        the others follow if no callback but early stopping ends it. "auto" is 4 below 2,000 training rows if validation
+        data end the fit, else 1, and 1 for responses without noise (see ``encoding``). A fit that goes on by
+        ``warm_start`` makes the others anew; for many short ones, set 1.
     reg_lambda : float or "auto", default="auto"
         Initial λ_w, the weight of ½‖w‖² on the linear weights; adapted from stage to stage by the trust region.
         "auto" is 1e-4, or 1e-10 in double precision where that wins the race.
@@ -88,11 +93,14 @@ PARAMETERS = """Parameters
     Attributes
     ----------
     ensemble_ : Ensemble
-        The fitted ensemble, on scaled inputs, cut at the best stage.
+        The fitted ensemble, on scaled inputs, cut at the best stage; the mean of all chains.
     n_iter_, best_iteration_ : int
-        Stages done, and the number of learners kept.
+        Stages done, and the number of learners kept; of the first chain.
+    n_chains_ : int
+        The number of chains.
     best_score_ : float
-        The best validation score (the final training loss without validation data).
+        The best validation score (the final training loss without validation data); that of the mean of all chains on
+        validation data that were given, the mean of all chains' scores on rows that were set aside.
     evals_result_ : dict
         Training loss and validation score of every stage.
     history_ : dict of arrays

@@ -18,8 +18,9 @@ from ..tables.scaling import TargetScaler
 from .parts import Part
 from .portfolio import Profile, is_auto
 
-#: Below so many training rows, the automatic settings are more careful.
-FEW_TO_LEARN_FROM = 2000
+#: Below so many training rows, the automatic settings are more careful, and where validation data end the fit, so many
+#: chains are averaged.
+FEW_TO_LEARN_FROM, CHAINS = 2000, 4
 #: Rows times steps of a learner's training up to which a first fit by NumPy takes half as long as one by XLA, which has
 #: to compile its programs; fewer where the outputs are coupled (several classes).
 SHORT, SHORT_IF_COUPLED = 150_000, 30_000
@@ -42,6 +43,7 @@ class FitPlan:
     dtype: Any
     eval_metric: Any  #: as the user gave it
     metric: Callable[[Part, np.ndarray], float] | None  #: of a part and raw predictions for it; None for the loss
+    n_chains: int = 1  #: fits that are averaged
 
 
 def training_of(settings: Any, profile: Profile, n: int, n_outputs: int = 1) -> Training:
@@ -72,10 +74,17 @@ def engine_of(settings: Any, profile: Profile, shape: tuple[int, ...], coupled: 
     return "numpy" if len(shape) == 2 and work <= (SHORT_IF_COUPLED if coupled else SHORT) else "xla"
 
 
-def rate_of(profile: Profile, n: int) -> float:
-    """Return the boosting rate; small tables can afford more and smaller steps."""
+def chains_of(profile: Profile, shape: tuple[int, ...], validated: bool) -> int:
+    """Return how many chains are averaged: several where each is quick, and validation data tell when to stop."""
+    if profile.n_chains is not None:
+        return int(profile.n_chains)
+    return CHAINS if len(shape) == 2 and shape[0] < FEW_TO_LEARN_FROM and validated else 1
+
+
+def rate_of(profile: Profile, n: int, in_one: bool = True) -> float:
+    """Return the boosting rate; small tables can afford more and smaller steps where that is worth it (``in_one``)."""
     if profile.learning_rate is None:
-        return 0.05 if n < FEW_TO_LEARN_FROM else 0.1
+        return 0.05 if n < FEW_TO_LEARN_FROM and in_one else 0.1
     return float(profile.learning_rate)
 
 

@@ -32,6 +32,7 @@ class Profile(NamedTuple):
     dtype: str = "float32"
     relevance: bool = False  #: weigh columns by what depends on them
     rounds: int = 10  #: stages to wait for a better score
+    n_chains: int | None = None  #: None is by the number of rows
 
     def parameters(self) -> dict[str, Any]:
         """Return the parameters of an estimator that fix this profile: a fit with them has no race.
@@ -51,10 +52,10 @@ PORTFOLIO = (
     Profile("spline", 0.7, 1.0),
     Profile("spline", 0.0, 1.0),
 )
-#: For responses without noise, after the race between the others.
+#: For responses without noise, after the race between the others. One chain: their mean is hardly better than each.
 SMOOTH = (
-    Profile("plain", 0.8, 1.0, "silu", 0.4, 200, 0.1, 1e-10, 0.0, "float64", True, 20),
-    Profile("plain", 0.8, 1.0, "tanh", 1.0, 200, 0.1, 1e-10, 0.0, "float64", True, 20),
+    Profile("plain", 0.8, 1.0, "silu", 0.4, 200, 0.1, 1e-10, 0.0, "float64", True, 20, 1),
+    Profile("plain", 0.8, 1.0, "tanh", 1.0, 200, 0.1, 1e-10, 0.0, "float64", True, 20, 1),
 )
 #: Of single precision, the least λ_w of a smooth profile.
 LEAST_SINGLE_LAMBDA = 1e-6
@@ -75,14 +76,17 @@ PILOT_RATE = 0.3
 #: The race between smooth profiles: at the rate above, ten stages leave three hundredths of any response unexplained.
 SMOOTH_STAGES = 6
 SMOOTH_RATE = 0.7
+#: They win with a loss below this part of the others', which gain as much by averaging chains where there is noise.
+SMOOTH_LEAD = 0.75
 #: Rows that race, at the most, to train on and to validate with.
 RACE_ROWS = 60_000, 20_000
 #: A profile with fewer encoded columns wins when it is behind the best by no more than these parts: the first of what
 #: the best gained in the race (a score may be mostly noise, which nobody can explain), the second of the best score
 #: itself (most of the gain may be what every profile finds at once).
 TIE = 0.004, 0.02
-#: Learners that see some columns only are slower to begin with: they win when behind by up to this part of the score.
-SLOW_START = 0.1
+#: Learners that see some columns only are slower to begin with: they win when behind by up to this part of the score;
+#: the second is of classifiers, which they suit.
+SLOW_START = 0.1, 0.4
 
 
 def is_auto(value: Any) -> bool:
@@ -111,6 +115,9 @@ def check_choices(encoding: Any, inherit: Any, max_features: Any, weight_scale: 
     steps = others.get("max_steps")
     if steps is not None and not is_auto(steps):
         check_count("max_steps", steps, 0)
+    chains = others.get("n_chains")
+    if chains is not None and not is_auto(chains):
+        check_count("n_chains", chains)
     relevance = others.get("relevance", False)
     if not is_auto(relevance) and not isinstance(relevance, bool | np.bool_):
         raise ValueError(f"relevance must be 'auto', True or False, got {relevance!r}")

@@ -1,27 +1,28 @@
-"""The race between the runs of several profiles."""
+"""Runs side by side, and the race between those of several profiles."""
 
 import os
 import threading
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
+from ..engine import using
+from ..losses import BinaryCrossEntropy, MulticlassCrossEntropy
 from .portfolio import SLOW_START, TIE
 from .run import Run
 
 
-def race(runs: list[Run], seed: int, n_stages: int) -> tuple[Run, bool]:
-    """Boost a few stages of each run; return the one that validates best.
+def side_by_side(runs: Sequence[Run], boost: Callable[[Run, Callable[[], bool]], Any]) -> bool:
+    """Boost runs, several at once where that is sooner; return whether Ctrl-C ended them early.
 
-    The second value says whether Ctrl-C ended the race early.
+    ``boost`` is given a run and a function that says whether it is to stop.
     """
     stop = threading.Event()
-
-    def pilot(run: Run) -> None:
-        run.boost(n_stages, seed, lambda progress: stop.is_set())
-
     # many small calls of NumPy would only wait for each other: one after the other they are done sooner
     workers = 1 if runs[0].plan.engine == "numpy" else min(len(runs), os.cpu_count() or 1)
-    with ThreadPoolExecutor(workers) as pool:
-        running = [pool.submit(pilot, run) for run in runs]
+    # the engine limits the threads of linear algebra until all are done
+    with using(runs[0].plan.engine), ThreadPoolExecutor(workers) as pool:
+        running = [pool.submit(boost, run, stop.is_set) for run in runs]
         try:
             for future in running:
                 future.result()
@@ -31,14 +32,24 @@ def race(runs: list[Run], seed: int, n_stages: int) -> tuple[Run, bool]:
                 future.cancel()
             if not isinstance(error, KeyboardInterrupt):
                 raise
+    return stop.is_set()
+
+
+def race(runs: list[Run], seed: int, n_stages: int) -> tuple[Run, bool]:
+    """Boost a few stages of each run; return the one that validates best.
+
+    The second value says whether Ctrl-C ended the race early.
+    """
+    interrupted = side_by_side(runs, lambda run, stopped: run.boost(n_stages, seed, lambda progress: stopped()))
     best = min(runs, key=standing)
     gain = best.scores[0] - best.best_score if best.scores else 0.0
     margin = min(TIE[0] * gain, TIE[1] * abs(best.best_score))
     level = [run for run in runs if run is best or standing(run) <= standing(best) + margin]
-    return min(level, key=lambda run: (len(run.plan.encoder.sources_), standing(run))), stop.is_set()
+    return min(level, key=lambda run: (len(run.plan.encoder.sources_), standing(run))), interrupted
 
 
 def standing(run: Run) -> float:
     """Return the score of a run in the race, lower is better; learners that see some columns have a start."""
-    start = SLOW_START if (run.plan.profile.max_features or 1.0) < 1 else 0.0
+    classes = isinstance(run.plan.loss, BinaryCrossEntropy | MulticlassCrossEntropy)
+    start = SLOW_START[classes] if (run.plan.profile.max_features or 1.0) < 1 else 0.0
     return run.best_score - start * abs(run.best_score)

@@ -7,6 +7,7 @@ Files of format version 1 stay readable.
 from collections.abc import Callable
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -27,6 +28,8 @@ from .portfolio import profile_from
 FORMAT, VERSION = "vpboost model", 1
 #: Most numbers that a trial works on: inputs times learners, of convolutions times the size of their kernels.
 MOST_WORK = 1 << 25
+#: Most chains of a file.
+MOST_CHAINS = 1000
 
 
 def model_from(data: bytes, name: str, kinds: dict[str, type], *, featurizer: Any = None, loss: Any = None) -> Any:
@@ -62,6 +65,7 @@ def from_parts(reader: Reader, kinds: dict[str, type], featurizer: Any, loss: An
     reader.require(model._rows_seen > 0, "has learners that were built from no rows")
     with jax.enable_x64(dtype == "float64"):
         ensemble = load_ensemble(reader, model, description, featurizer, dtype, n_raw)
+        others = load_chains(reader, ensemble) if "others" in reader.content else []
     accepted = int(model.history_["accepted"].sum())
     reader.require(ensemble.n_learners == accepted, f"has {ensemble.n_learners} learners and accepted {accepted}")
     history = [Record(*entry) for entry in zip(*(model.history_[n].tolist() for n in Record._fields), strict=True)]
@@ -74,9 +78,8 @@ def from_parts(reader: Reader, kinds: dict[str, type], featurizer: Any, loss: An
         model._file_columns = reader.texts("file_columns", model.n_features_in_)
     # what is not stored may be set again before the model is fitted further
     model._begun_with = {name: text for name, text in model._binding_settings().items() if name not in dropped}
-    model._keep(
-        reader.count("best_iteration", ensemble.n_learners), float(reader.array("best_score", (), finite=False))
-    )
+    best = reader.count("best_iteration", ensemble.n_learners), float(reader.array("best_score", (), finite=False))
+    model._keep(*best, others)
     reader.finish()
     check_predictions(reader, model)
     return model
@@ -164,6 +167,28 @@ def load_ensemble(
     except Exception as error:  # shapes that do not go together
         raise ModelFileError(f"{reader.name} has weights that do not fit its featurizer: {shortened(error)}") from error
     return ensemble
+
+
+def load_chains(reader: Reader, first: Ensemble) -> list[Ensemble]:
+    """Return the chains beside the first, of the same architecture."""
+    lengths, dtype = reader.entry("others", list), first.constant.dtype
+    sound = 0 < len(lengths) <= MOST_CHAINS and all(type(n) is int and 0 <= n < 1 << 31 for n in lengths)
+    reader.require(sound and first.n_learners > 0, f"has chains of {brief(lengths)} learners")
+    constants, total = reader.array("others.constant", (len(lengths), first.n_outputs)), sum(lengths)
+    reader.require(constants.dtype == dtype, f"is not in {dtype} throughout")
+    if not total:
+        return [Ensemble.stack(jnp.asarray(constant), []) for constant in constants]
+    weights = reader.array("others.weights", (total, *first.weights.shape[1:]))
+    reader.require(weights.dtype == dtype, f"is not in {dtype} throughout")
+    one = jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype) if eqx.is_array(leaf) else leaf, first.featurizers
+    )
+    learners = fill_stacked(reader, one, reader.prefixed("others.theta."), total)
+    whole, ends = Ensemble(jnp.asarray(constants[0]), learners, jnp.asarray(weights)), np.cumsum(lengths).tolist()
+    return [
+        Ensemble(jnp.asarray(constant), *whole.part(slice(end - n, end))) if n else Ensemble.stack(constant, [])
+        for constant, n, end in zip(constants, lengths, ends, strict=True)
+    ]
 
 
 def check_predictions(reader: Reader, model: Any) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from .._version import __version__
+from ..core.ensemble import Ensemble
 from ..files.atomic import file_name, writable, write_file
 from ..files.classes import stored_classes
 from ..files.container import ModelFileError, pack
@@ -84,6 +85,7 @@ def to_parts(model: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         **{"profile": list(model.profile_), "race": [list(profile) for profile in model.race_], "seed": model.seed_},
         **{"status": boosted.status, "best_iteration": model.best_iteration_, "validated_on": model._validated_on},
         **{"file_columns": model._file_columns, "rows_seen": model._rows_seen},
+        **({"others": [other.n_learners for other in model._others]} if model._others else {}),
     }
     arrays = {
         **{
@@ -92,6 +94,7 @@ def to_parts(model: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
             "importances": np.asarray(model.feature_importances_, float),
         },
         **{f"theta.{name}": leaf for name, leaf in named_arrays(ensemble.featurizers).items()},
+        **(arrays_of_chains(model._others) if model._others else {}),
         **history_arrays(boosted.history),
         **{
             "scores": np.array(model.evals_result_["validation"], float),
@@ -103,3 +106,15 @@ def to_parts(model: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         **scaler_arrays,
     }
     return content, {name: np.asarray(array) for name, array in arrays.items()}
+
+
+def arrays_of_chains(chains: list[Ensemble]) -> dict[str, Any]:
+    """Return the arrays of the chains beside the first, those of their learners one after the other."""
+    arrays: dict[str, Any] = {"others.constant": np.stack([np.asarray(chain.constant) for chain in chains])}
+    full = [chain for chain in chains if chain.n_learners]
+    if full:
+        arrays["others.weights"] = np.concatenate([np.asarray(chain.weights) for chain in full])
+        theta = [named_arrays(chain.featurizers) for chain in full]
+        joined = {name: np.concatenate([np.asarray(one[name]) for one in theta]) for name in theta[0]}
+        arrays |= {f"others.theta.{name}": array for name, array in joined.items()}
+    return arrays

@@ -44,6 +44,7 @@ class Settings(BaseEstimator):
         inherit: Any = "auto",
         max_features: Any = "auto",
         candidates: int = 1,
+        n_chains: Any = "auto",
         relevance: Any = "auto",
         reg_lambda: Any = "auto",
         reg_theta: Any = "auto",

@@ -158,13 +158,14 @@ def facts(model: Any) -> dict[str, Any]:
     """Return facts about a fitted model."""
     found = {
         "stages": f"{model.n_iter_}, of which {model.best_iteration_} learners were kept",
+        "chains": f"{model.n_chains_}, {model.ensemble_.n_learners} learners in all",
         "loss": type(model.loss_).__name__,
         "encoding of inputs": model.profile_.encoding,
         "start of learners": f"{model.profile_.inherit} of the learner before",
         "columns seen by each learner": model.profile_.max_features,
         "best validation score": f"{model.best_score_:.6g}" if model.evals_result_["validation"] else "none",
         "time of training": f"{model.history_['seconds'].sum():.1f} s of stages",
-        "precision": model.dtype,
+        "precision": model.profile_.dtype,
         "vpboost": __version__,
     }
     if len(model.feature_importances_) == model.n_features_in_:
