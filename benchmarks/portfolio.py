@@ -272,7 +272,7 @@ def chains(options: argparse.Namespace) -> None:
             kind, parts = parts_of(problem, seed)
             estimator = VPBoostRegressor if kind == "regression" else VPBoostClassifier
             X, y = (np.concatenate([parts.fit[i], parts.val[i]]) for i in (0, 1))
-            fixed = {"validation_fraction": len(parts.val[0]) / len(X), "random_state": seed}
+            fixed: dict[str, Any] = {"validation_fraction": len(parts.val[0]) / len(X), "random_state": seed}
             profile = estimator(**fixed, n_estimators=1).fit(X, y).profile_._replace(n_chains=None)
             settings, rate = {**profile.parameters(), **fixed}, 0.05 if len(parts.fit[0]) < 2000 else 0.1
             for place, (n, factor) in enumerate(ways):

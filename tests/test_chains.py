@@ -14,7 +14,8 @@ from vpboost import MLP, Ensemble, VPBoostClassifier, VPBoostRegressor, load_mod
 from vpboost.callbacks import Checkpoint, EarlyStopping, TimeBudget
 from vpboost.core.ensemble import averaged
 from vpboost.estimators.chains import seed_of
-from vpboost.estimators.plan import CHAINS, FEW_TO_LEARN_FROM
+from vpboost.estimators.plan import CHAINS, MANY_FOR_CHAINS, chains_of, rate_of
+from vpboost.estimators.portfolio import Profile
 from vpboost.files.container import ModelFileError, pack, unpack
 from vpboost.predictor import Predictor
 
@@ -105,9 +106,17 @@ def test_automatic_chains():
     assert small.fit(X, Y).n_chains_ == CHAINS
     assert small.set_params(early_stopping_rounds=None).fit(X, Y).n_chains_ == 1
     assert small.set_params(early_stopping_rounds="auto").fit(X[:100], Y[:100]).n_chains_ == 1  # no validation data
-    many = np.tile(X, (12, 1)) + RNG.normal(size=(12 * len(X), 3))
-    assert 0.8 * len(many) > FEW_TO_LEARN_FROM
-    assert small.fit(many, many[:, 0]).n_chains_ == 1
+    profile = small.profile_
+    assert [chains_of(profile, (n, 3), True) for n in (MANY_FOR_CHAINS - 1, MANY_FOR_CHAINS)] == [CHAINS, 1]
+    assert chains_of(profile, (500, 8, 8), True) == 1  # images
+    assert chains_of(profile._replace(n_chains=7), (10**6, 3), False) == 7
+
+
+def test_automatic_rates():
+    profile = Profile("plain", 0.8, 1.0)
+    assert [rate_of(profile, n, k) for n in (500, 5000) for k in (1, 4)] == [0.05, 0.1, 0.1, 0.2]
+    assert [rate_of(profile, n, 4, classes=True) for n in (500, 5000)] == [0.05, 0.2]
+    assert rate_of(profile._replace(learning_rate=0.3), 500, 4) == 0.3
 
 
 @pytest.mark.parametrize("value", [0, -1, 1.5, "many", True])

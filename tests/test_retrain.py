@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from processes import compilations
 from vpboost import MLP, BinaryCrossEntropy, MulticlassCrossEntropy, SquaredError, Training, boost, datasets, retrain
 from vpboost.core import retrain as module
 from vpboost.core.boosting import mean_loss
@@ -123,3 +124,12 @@ def test_bad_arguments_are_named(boosted, options, message):
         retrain(boosted, X, np.stack([Y, Y], axis=1), loss=SquaredError())
     with pytest.raises(ValueError, match="x has rows of shape"):
         retrain(boosted, X[:, :1], Y, loss=SquaredError())
+
+
+def test_other_steps_and_penalties_need_no_other_programs(boosted):
+    def again(step_size, reg_lambda):
+        training = Training(max_steps=20, step_size=step_size)
+        retrain(boosted, X, Y, loss=SquaredError(), training=training, reg_lambda=reg_lambda, rounds=1)
+
+    again(0.01, 1e-6)
+    assert compilations(lambda: again(0.02, 1e-5)) == 0

@@ -22,7 +22,7 @@ from ..checks import check_count
 from ..losses import Loss
 from ..numerics.blocks import block_map
 from .arguments import check_seed
-from .boosting import mean_loss
+from .boosting import mean_loss, traced
 from .data import Data, prepare_validation
 from .ensemble import Ensemble, stacked_columns
 from .objective import summarise
@@ -99,7 +99,7 @@ def retrain(
         raise ValueError(f"training must be a Training with method='vp' and one candidate, got {training!r}")
     dtype = np.dtype(ensemble.constant.dtype)
     with jax.enable_x64(dtype == np.float64):
-        key = check_seed(seed)
+        key, training = check_seed(seed), traced(training, dtype)
         data = data_for(ensemble, x, y, loss, sample_weight)
         sets = [data] if validation is None else [data, prepare_validation(validation, loss, dtype, data)]
         if ensemble.n_learners == 0:

@@ -7,7 +7,8 @@ PARAMETERS = """Parameters
         improves, up to 1,000 stages, and does 300 without validation data.
     learning_rate : float or "auto", default="auto"
         Boosting rate in (0, 1]: the fraction of each learner that is added. Smaller with more stages generalises
-        better. "auto" is 0.1; below 2,000 training rows, 0.05 for classifiers and for a single chain (``n_chains``).
+        better. "auto" is 0.1, and 0.05 below 2,000 training rows; twice that where several chains are averaged (see
+        ``n_chains``), but for classifiers below 2,000 rows.
     loss : str, Loss or callable
         {losses}
     featurizer : str or callable, default="mlp"
@@ -53,8 +54,8 @@ PARAMETERS = """Parameters
     n_chains : int or "auto", default="auto"
         Fits whose mean is the model. They differ in their seeds and, unless validation data are given, in the rows that
         validate: together they learn from all rows. History, scores, callbacks and checkpoints are those of the first;
-        the others follow if no callback but early stopping ends it. "auto" is 4 below 2,000 training rows if validation
-        data end the fit, else 1, and 1 for responses without noise (see ``encoding``). A fit that goes on by
+        the others follow if no callback but early stopping ends it. "auto" is 4 below 20,000 training rows if
+        validation data end the fit, else 1, and 1 for responses without noise (see ``encoding``). A fit that goes on by
         ``warm_start`` makes the others anew; for many short ones, set 1.
     reg_lambda : float or "auto", default="auto"
         Initial λ_w, the weight of ½‖w‖² on the linear weights; adapted from stage to stage by the trust region.

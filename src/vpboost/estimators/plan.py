@@ -18,9 +18,10 @@ from ..tables.scaling import TargetScaler
 from .parts import Part
 from .portfolio import Profile, is_auto
 
-#: Below so many training rows, the automatic settings are more careful, and where validation data end the fit, so many
-#: chains are averaged.
-FEW_TO_LEARN_FROM, CHAINS = 2000, 4
+#: Below so many training rows, the automatic settings are more careful.
+FEW_TO_LEARN_FROM = 2000
+#: So many chains are averaged where validation data end the fit, below this number of training rows.
+CHAINS, MANY_FOR_CHAINS = 4, 20_000
 #: Rows times steps of a learner's training up to which a first fit by NumPy takes half as long as one by XLA, which has
 #: to compile its programs; fewer where the outputs are coupled (several classes).
 SHORT, SHORT_IF_COUPLED = 150_000, 30_000
@@ -78,14 +79,18 @@ def chains_of(profile: Profile, shape: tuple[int, ...], validated: bool) -> int:
     """Return how many chains are averaged: several where each is quick, and validation data tell when to stop."""
     if profile.n_chains is not None:
         return int(profile.n_chains)
-    return CHAINS if len(shape) == 2 and shape[0] < FEW_TO_LEARN_FROM and validated else 1
+    return CHAINS if len(shape) == 2 and shape[0] < MANY_FOR_CHAINS and validated else 1
 
 
-def rate_of(profile: Profile, n: int, in_one: bool = True) -> float:
-    """Return the boosting rate; small tables can afford more and smaller steps where that is worth it (``in_one``)."""
-    if profile.learning_rate is None:
-        return 0.05 if n < FEW_TO_LEARN_FROM and in_one else 0.1
-    return float(profile.learning_rate)
+def rate_of(profile: Profile, n: int, n_chains: int = 1, classes: bool = False) -> float:
+    """Return the boosting rate; small tables can afford more and smaller steps, chains take larger ones.
+
+    Not so those of small tables of classes, which lose by it what the mean gains.
+    """
+    if profile.learning_rate is not None:
+        return float(profile.learning_rate)
+    few = n < FEW_TO_LEARN_FROM
+    return (0.05 if few else 0.1) * (1 if n_chains == 1 or (few and classes) else 2)
 
 
 def trust_region_of(settings: Any, profile: Profile, rate: float) -> TrustRegion:
