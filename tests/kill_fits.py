@@ -30,7 +30,7 @@ X = np.random.default_rng(0).normal(size=(400, 3))
 y = np.sin(2 * X[:, 0]) * X[:, 1]
 options = dict(n_estimators=40, max_steps=20, width=6, early_stopping_rounds=15)
 if kind == "quick":  # without a race between profiles
-    options.update(encoding="plain", inherit=0.5)
+    options.update(encoding="plain", inherit=0.5, max_features=1.0)
 if kind == "classifier":
     estimator, y = VPBoostClassifier(**options), np.digitize(y, [-0.2, 0.2])
 else:

@@ -133,7 +133,7 @@ def test_a_model_without_learners_and_a_history_with_gaps(frame, tmp_path):
     X = frame[["a", "b"]].to_numpy()
     model = VPBoostRegressor(**SMALL, rho_accept=0.9999, rho_small=0.99999, early_stopping_rounds=None)
     model.fit(X, np.full(250, 2.0))
-    model._keep(0, float("nan"))
+    model._keep(0, float("nan"), [])
     model.history_ = {**model.history_, "accepted": np.zeros(len(model.history_["stage"]), bool)}
     for name in ("ratio", "reg_lambda", "curvature_capture", "loss"):
         model.history_[name] = np.full(len(model.history_["stage"]), np.nan)
