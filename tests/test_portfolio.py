@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oracles import central_difference
-from vpboost import SquaredError, VPBoostClassifier, VPBoostRegressor
+from vpboost import BinaryCrossEntropy, MulticlassCrossEntropy, SquaredError, VPBoostClassifier, VPBoostRegressor
 from vpboost.estimators import choosing, race
 from vpboost.estimators.parts import hold_out
 from vpboost.estimators.portfolio import FALLBACK, PORTFOLIO, SMOOTH, SMOOTH_LEAD, Profile, profiles
@@ -224,3 +224,18 @@ def test_rare_classes_survive_the_split(short_race):
 def test_bad_choices_are_named(options, message):
     with pytest.raises(ValueError, match=message):
         VPBoostRegressor(**options).fit(*staircase())
+
+
+@pytest.mark.parametrize(
+    ("loss", "n_columns", "start"),
+    [(SquaredError(), 20, 0.1), (BinaryCrossEntropy(), 7, 0.1), (MulticlassCrossEntropy(3), 8, 0.6)],
+)
+def test_learners_of_half_the_columns_have_a_start(loss, n_columns, start):
+    def runner(score, profile):
+        plan = SimpleNamespace(encoder=SimpleNamespace(sources_=np.arange(n_columns)), profile=profile, loss=loss)
+        return SimpleNamespace(plan=plan, best_score=score)
+
+    whole, half = Profile("plain", 0.8, 1.0), Profile("plain", 0.7, 0.5)
+    assert race.standing(runner(2.0, whole)) == race.standing(runner(2.0, whole._replace(max_features=None))) == 2.0
+    np.testing.assert_allclose(race.standing(runner(2.0, half)), 2.0 - 2 * start)
+    np.testing.assert_allclose(race.standing(runner(-2.0, half)), -2.0 - 2 * start)  # the lower, the better

@@ -85,8 +85,8 @@ RACE_ROWS = 60_000, 20_000
 #: itself (most of the gain may be what every profile finds at once).
 TIE = 0.004, 0.02
 #: Learners that see some columns only are slower to begin with: they win when behind by up to this part of the score;
-#: the second is of classifiers, which they suit.
-SLOW_START = 0.1, 0.4
+#: the second is of classifiers of so many columns or more, which they suit.
+SLOW_START, MANY_COLUMNS = (0.1, 0.6), 8
 
 
 def is_auto(value: Any) -> bool:

@@ -6,9 +6,11 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import numpy as np
+
 from ..engine import using
 from ..losses import BinaryCrossEntropy, MulticlassCrossEntropy
-from .portfolio import SLOW_START, TIE
+from .portfolio import MANY_COLUMNS, SLOW_START, TIE
 from .run import Run
 
 
@@ -50,6 +52,8 @@ def race(runs: list[Run], seed: int, n_stages: int) -> tuple[Run, bool]:
 
 def standing(run: Run) -> float:
     """Return the score of a run in the race, lower is better; learners that see some columns have a start."""
+    if (run.plan.profile.max_features or 1.0) == 1:
+        return run.best_score
     classes = isinstance(run.plan.loss, BinaryCrossEntropy | MulticlassCrossEntropy)
-    start = SLOW_START[classes] if (run.plan.profile.max_features or 1.0) < 1 else 0.0
+    start = SLOW_START[classes and len(np.unique(run.plan.encoder.sources_)) >= MANY_COLUMNS]
     return run.best_score - start * abs(run.best_score)
