@@ -11,7 +11,7 @@ from vpboost.featurizers import SomeColumns
 
 from .data import Parts
 from .problems import Problem
-from .protocol import Config, Fitted, Method, Point, Space, between, with_scale
+from .protocol import Config, Fitted, Method, Point, Space, between
 
 #: Rounds of going back, and how many times the steps of a stage each takes.
 ROUNDS, LONGER = 8, 4
@@ -134,10 +134,13 @@ METHODS = [
     *(Method(name, title, paper_space, partial(fit, method=name)) for name, title in TITLES.items()),
     Method("gd_more", "GDBoost, our additions", more_space, partial(fit, method="gd")),
     Method("vp_more", "VPBoost, our additions", more_space, partial(fit, method="vp")),
-    with_scale(
-        Method("vp_more", "VPBoost, our additions", back_space, partial(fit, method="vp")),
+    Method(
         "vp_back",
-        "VPBoost, going back",
-        {"back_step": 0.01, "back_lambda": 1e-6},
+        "VPBoost, our additions, going back",
+        back_space,
+        partial(fit, method="vp"),
+        after="vp_more",
+        begin={"back_step": 0.01, "back_lambda": 1e-6},
+        keep=True,
     ),
 ]

@@ -41,22 +41,20 @@ class Method(NamedTuple):
     package: str = "vpboost"  #: what must be installed
     after: str | None = None  #: the method whose winner, with ``begin`` added, is the first that is tried
     begin: Config | None = None
+    keep: bool = False  #: whether what that winner has is kept, and only the rest tuned
 
 
-def with_scale(method: Method, name: str, title: str, begin: Config | None = None) -> Method:
-    """Return a method that tunes the scale of all initial weights, too, where the learners have one.
-
-    It begins where the method of the same name ended, with the scale that this one has, and ``begin``.
-    """
+def with_scale(method: Method) -> Method:
+    """Return a method that tunes the scale of all initial weights, too, and begins where the given one ended."""
 
     def space(problem: Problem) -> Space:
-        scale = {} if problem.weight_scale is None else {"weight_scale": between(0.1, 2.0)}
-        return {**method.space(problem), **scale}
+        return {**method.space(problem), "weight_scale": between(0.1, 2.0)}
 
     def fit(problem: Problem, parts: Parts, config: Config, seed: int) -> Fitted:
-        return method.fit(problem._replace(weight_scale=config.get("weight_scale")), parts, config, seed)
+        return method.fit(problem._replace(weight_scale=config["weight_scale"]), parts, config, seed)
 
-    return Method(name, title, space, fit, method.package, method.name, {"weight_scale": 1.0, **(begin or {})})
+    name, title = f"{method.name}_scaled", f"{method.title}, scaled"
+    return Method(name, title, space, fit, method.package, method.name, {"weight_scale": 1.0})
 
 
 def always(space: Space) -> Callable[[Problem], Space]:

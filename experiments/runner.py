@@ -16,7 +16,7 @@ from .tables import summary
 
 OF_NETWORKS = (*boosting.METHODS, *networks.METHODS, *grownet.METHODS)
 #: Every method of networks with the scale of initial weights as one more tuned parameter.
-SCALED = [with_scale(m, f"{m.name}_scaled", f"{m.title}, scaled") for m in OF_NETWORKS if m.after is None]
+SCALED = [with_scale(method) for method in OF_NETWORKS if method.after is None]
 METHODS = {m.name: m for m in (*OF_NETWORKS, *SCALED, *trees.METHODS)}
 TRIALS = 100
 QUICK_TRIALS, QUICK_SEEDS = 2, 2

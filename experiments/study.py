@@ -108,18 +108,18 @@ def tune(problem: Problem, method: Method, store: Store, n_trials: int, tell: Ca
         study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=index))
         for done in store.trials:
             study.add_trial(optuna.trial.create_trial(params=done["config"], distributions=space, value=done["loss"]))
-        known = first_config(method, store, space) if index == 0 else None
-        config = known or {name: shortened(value) for name, value in study.ask(space).params.items()}
+        config = {name: shortened(value) for name, value in study.ask(space).params.items()}
+        config |= known_config(method, store) if index == 0 or method.keep else {}
+        config |= (method.begin or {}) if index == 0 else {}
         loss = validation_loss(problem, method, parts, config, TUNING_SEED)
         store.add("trials", {"config": config, "loss": loss})
         tell(f"{problem.name} {method.title}: trial {index + 1}, best {min(t['loss'] for t in store.trials):.4g}")
 
 
-def first_config(method: Method, store: Store, space: dict[str, Any]) -> Config | None:
-    """Return the winner of the method that this one goes on from, with its own first settings, if there is one."""
+def known_config(method: Method, store: Store) -> Config:
+    """Return the winner of the method that this one goes on from, if there is one."""
     path = store.path.with_name(f"{method.after}.json")
-    before = json.loads(path.read_text())["config"] if method.after and path.exists() else None
-    return None if before is None else {name: {**(method.begin or {}), **before}[name] for name in space}
+    return (json.loads(path.read_text())["config"] or {}) if method.after and path.exists() else {}
 
 
 def confirm_leader(problem: Problem, method: Method, store: Store, tell: Callable[[str], None]) -> None:

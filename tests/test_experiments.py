@@ -290,3 +290,16 @@ def test_the_committed_page_shows_the_committed_results():
 def test_matched_trees_have_the_paper_s_sizes():
     assert [PROBLEMS[name].trees for name in ("mnist", "cdr", "higgs")] == [(20, 5), (18, 5), (200, 7)]
     assert len(boosting.METHODS) == 8
+
+
+def test_a_method_goes_on_from_the_winner_of_another(tmp_path):
+    best = stored(tmp_path, (14, 1))["config"]["a"]
+    space = {"a": between(0.1, 10.0), "b": between(0.1, 10.0)}
+    more = FAKE._replace(name="more", space=always(space), after="fake", begin={"b": 2.0})
+    for method in (more, more._replace(name="kept", keep=True)):
+        store = study.Store(tmp_path, PROBLEMS["task1"], method)
+        study.tune(PROBLEMS["task1"], method, store, 4, lambda text: None)
+        tried = [trial["config"] for trial in store.trials]
+        assert tried[0] == {"a": best, "b": 2.0}
+        assert len({config["b"] for config in tried}) == 4
+        assert len({config["a"] for config in tried}) == (1 if method.keep else 4)
