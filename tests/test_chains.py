@@ -223,3 +223,30 @@ def test_ctrl_c_keeps_the_chains_that_are_done():
         model.fit(X, Y)
     assert 2 <= model.n_chains_ <= 4
     assert np.isfinite(model.predict(X)).all()
+
+
+def test_a_second_chain_learns_from_all_rows(tmp_path):
+    model = VPBoostRegressor(**FIXED, n_chains=2, refit_full=True).fit(X, Y)
+    stages = int(np.argmin(model.evals_result_["validation"])) + 1
+    encoded = model.input_encoder_.transform(X)
+    assert model.n_chains_ == 1
+    assert model.best_score_ == min(model.evals_result_["validation"])
+    first = model.boosted_.ensemble.truncate(model.best_iteration_).predict(encoded)
+    assert np.abs(first - model.ensemble_.predict(encoded)).max() > 1e-3  # the first is not part of it
+    # c0 is the mean of all targets, in the scale of the rows that the first learnt from
+    np.testing.assert_allclose(model.ensemble_.constant, model.target_scaler_.transform(Y[:, None]).mean(), atol=1e-6)
+    assert model.ensemble_.n_learners <= stages
+    model.save_model(tmp_path / "model")
+    loaded = load_model(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
+    np.testing.assert_allclose(Predictor(tmp_path / "model").predict(X), model.predict(X), atol=1e-5)
+    assert loaded.n_chains_ == 1
+
+
+def test_validation_data_that_are_given_are_not_trained_on():
+    fit = {"X_val": X[:60], "y_val": Y[:60]}
+    model = VPBoostRegressor(**FIXED, refit_full=True).fit(X[60:], Y[60:], **fit)
+    plain = VPBoostRegressor(**FIXED, n_chains=1).fit(X[60:], Y[60:], **fit)
+    np.testing.assert_array_equal(model.predict(X), plain.predict(X))
+    with pytest.raises(ValueError, match="refit_full must be 'auto', True or False, got 'no'"):
+        VPBoostRegressor(refit_full="no").fit(X, Y)

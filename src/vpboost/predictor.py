@@ -141,12 +141,14 @@ def read(path):
 
 def mean_of_chains(content, arrays):
     """Return constant, weights and other arrays of the learners that predict: the mean of all chains."""
-    best, n_chains = content["best_iteration"], 1 + len(content.get("others", []))
+    first, others = content.get("with_first", True), len(content.get("others", []))
+    best, n_chains = content["best_iteration"] if first else 0, first + others
     parts = {name: array[:best] for name, array in arrays.items() if name == "weights" or name.startswith("theta.")}
     more = {name: arrays[f"others.{name}"] for name in parts if f"others.{name}" in arrays}
     parts |= {name: np.concatenate([parts[name], array]) for name, array in more.items()}
-    constant = (arrays["constant"] + arrays.get("others.constant", np.zeros((0, 1))).sum(axis=0)) / n_chains
-    return constant, parts.pop("weights") / n_chains, {k.removeprefix("theta."): v for k, v in parts.items()}
+    constant = first * arrays["constant"] + arrays.get("others.constant", np.zeros((0, 1))).sum(axis=0)
+    theta = {name.removeprefix("theta."): array for name, array in parts.items() if name != "weights"}
+    return constant / n_chains, parts["weights"] / n_chains, theta
 
 
 def is_missing(value):

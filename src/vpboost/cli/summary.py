@@ -28,7 +28,8 @@ def summary(content: dict[str, Any], arrays: dict[str, np.ndarray]) -> str:
     """Return what a model file says, in a few lines."""
     weights, best, loss = arrays["weights"], content["best_iteration"], arrays["history.loss"]
     _, mean, theta = mean_of_chains(content, arrays)
-    size, n_chains = mean.size + sum(array.size for array in theta.values()), 1 + len(content.get("others", []))
+    size, n_chains = mean.size + sum(array.size for array in theta.values()), len(content.get("others", []))
+    n_chains += content.get("with_first", True)
     featurizer = content["featurizer"] or {"type": "none"}
     while isinstance(featurizer.get("featurizer"), dict):
         featurizer = featurizer["featurizer"]
@@ -40,7 +41,7 @@ def summary(content: dict[str, Any], arrays: dict[str, np.ndarray]) -> str:
         "loss": content["loss"]["type"],
         "learners": f"{best} of {len(loss)} stages, {size} numbers: {featurizer['type']}"
         + (f" ({shape})" if shape else ""),
-        **({"chains": f"the mean of {n_chains}, {len(mean)} learners"} if n_chains > 1 else {}),
+        **({"chains": f"{n_chains}, {len(mean)} learners in all"} if "others" in content else {}),
         "encoding": content["encoder"]["encoding"],
         "training loss": f"{sparkline(loss)} {loss[-1]:.4g}" if len(loss) else "no stages",
     }

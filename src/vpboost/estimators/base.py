@@ -21,7 +21,7 @@ from ..tables.scaling import TargetScaler
 from .chains import best_of, boost_chains, cut, score_of, seed_of
 from .choosing import Choosing
 from .parts import Part, hold_out, merged
-from .portfolio import Profile, fix
+from .portfolio import Profile, fix, is_auto
 from .prediction import AccurateEnsemble, LightEnsemble
 from .resuming import facts_of, mark_of, profile_of, restore
 from .run import Run
@@ -38,6 +38,7 @@ class BaseVPBoost(Choosing):
     boosted_: Boosted  #: the first chain
     n_chains_: int
     _others: list[Ensemble]  #: the other chains, each cut at its best
+    _with_first: bool  #: whether the first is averaged with them
     _light: LightEnsemble | None  #: the ensemble in NumPy; None if it cannot be
     _accurate: AccurateEnsemble  #: the ensemble for XLA
     _importance_rows: Any  #: some training rows as the learners see them, until importances are computed
@@ -140,7 +141,8 @@ class BaseVPBoost(Choosing):
         stopping, began = self._early_stopping(run), time.monotonic()
         boosted, cut_short = self._boost(run, seed, stopping, start, recall=facts is not None)
         others: list[Run] = []
-        if run.plan.n_chains > 1 and boosted.ensemble.n_learners and not cut_short:
+        in_vain = run.plan.profile.refit_full and whole is None and is_auto(self.n_chains)
+        if run.plan.n_chains > 1 and boosted.ensemble.n_learners and not cut_short and not in_vain:
             others, interrupted = self._other_chains(run, whole, groups, seed, stopping, began)
             if interrupted:
                 status = f"interrupted after {1 + len(others)} of {run.plan.n_chains} chains"
@@ -197,28 +199,39 @@ class BaseVPBoost(Choosing):
     ) -> tuple[list[Run], bool]:
         """Return the chains beside the first, and whether Ctrl-C came first.
 
-        Without validation data of the user's own, ``whole`` is what each sets other rows aside of.
+        Without validation data of the user's own, ``whole`` is what each learns from, or sets other rows aside of.
         """
-        runs, seeds = [], [seed_of(seed, chain) for chain in range(1, run.plan.n_chains)]
-        for one in seeds:
-            rows = None
-            if whole is not None:
-                rows = hold_out(whole.target, groups, self.validation_fraction, one, self._is_classifier)
-            if whole is None or rows is None:
-                runs.append(Run(run.plan, run.train, run.held_out))
-            else:
-                taken = [self._scaled(whole.take(part)) for part in rows]
-                runs.append(Run(run.plan, *(part.encoded(run.plan.encoder, run.plan.dtype) for part in taken)))
+        n_stages, full = self._most_stages(stopping is not None), run.plan.profile.refit_full and whole is not None
+        if full and stopping is not None:
+            n_stages = int(np.nanargmin(run.scores)) + 1
+
+        def encoded(part: Part) -> Part:
+            return self._scaled(part).encoded(run.plan.encoder, run.plan.dtype)
+
+        def parts(seed: int) -> tuple[Part, Part | None]:
+            if whole is None:
+                return run.train, run.held_out
+            if full:
+                return encoded(whole), None
+            rows = hold_out(whole.target, groups, self.validation_fraction, seed, self._is_classifier)
+            return (
+                (run.train, run.held_out)
+                if rows is None
+                else (encoded(whole.take(rows[0])), encoded(whole.take(rows[1])))
+            )
+
+        seeds = [seed_of(seed, chain) for chain in range(1, run.plan.n_chains)]
+        runs = [Run(run.plan, *parts(one)) for one in seeds]
         mine = [stopping, *(self.callbacks or [])]
 
         def watching() -> list[EarlyStopping]:
-            known = [callback for callback in mine if isinstance(callback, EarlyStopping)]
+            known = [callback for callback in mine if isinstance(callback, EarlyStopping) and not full]
             return [EarlyStopping(one.rounds, one.min_delta, one.min_gain) for one in known]
 
         budget = min((one.seconds for one in mine if isinstance(one, TimeBudget)), default=np.inf)
         if self.verbose:
             print(f"averaging {1 + len(runs)} chains", file=sys.stderr)
-        return boost_chains(runs, seeds, self._most_stages(stopping is not None), watching, began + budget)
+        return boost_chains(runs, seeds, n_stages, watching, began + budget)
 
     def _store(self, run: Run, boosted: Boosted, cut_at_best: bool, others: list[Run]) -> Any:
         """Set the fitted attributes."""
@@ -240,7 +253,9 @@ class BaseVPBoost(Choosing):
         self.n_iter_ = len(history)
         self.evals_result_ = {"training": self.history_["loss"].tolist(), "validation": scores}
         (n_learners, score), cuts = best_of(history, scores, cut_at_best), [cut(one, cut_at_best) for one in others]
-        self._keep(n_learners, float(np.mean([score, *(other for _, other in cuts)])), [chain for chain, _ in cuts])
+        full = bool(scores) and any(one.held_out is None for one in others)  # the first has told them when to end
+        mean_score = score if full else float(np.mean([score, *(other for _, other in cuts)]))
+        self._keep(n_learners, mean_score, [chain for chain, _ in cuts], with_first=not full)
         if cuts and run.held_out is not None and others[0].held_out is run.held_out:
             self.best_score_ = score_of(run.plan, run.held_out, self._raw_of(np.asarray(run.held_out.inputs)))
         if cut_at_best and boosted.status == "all stages done":
@@ -260,11 +275,12 @@ class BaseVPBoost(Choosing):
                 stacklevel=5,
             )
 
-    def _keep(self, n_learners: int, score: float, others: list[Ensemble]) -> None:
-        """Cut the first chain after the best of its learners, and average it with the others."""
+    def _keep(self, n_learners: int, score: float, others: list[Ensemble], with_first: bool = True) -> None:
+        """Cut the first chain after the best of its learners, and average it with the others, or only those."""
         self.best_iteration_, self.best_score_ = n_learners, score
-        self._others, self.n_chains_ = others, 1 + len(others)
-        self.ensemble_ = averaged([self.boosted_.ensemble.truncate(n_learners), *others])
+        chains = [*([self.boosted_.ensemble.truncate(n_learners)] if with_first else []), *others]
+        self._others, self._with_first, self.n_chains_ = others, with_first, len(chains)
+        self.ensemble_ = averaged(chains)
         self._set_predictors()
 
     def _set_predictors(self) -> None:

@@ -23,6 +23,7 @@ from .portfolio import (
     RACE_ROWS,
     SMOOTH_LEAD,
     SMOOTH_RATE,
+    SMOOTH_ROWS,
     SMOOTH_STAGES,
     Profile,
     fallback,
@@ -34,7 +35,7 @@ from .run import Run
 
 #: Profiles for responses without noise are tried where the best of the others leaves at most these parts of the
 #: targets' variance unexplained: the first up to ``SMALL`` training rows, the second up to ``MOST_SMOOTH_ROWS``.
-SMALL, MOST_SMOOTH_ROWS, WORTH_TRYING = 2000, 20_000, (0.4, 0.1)
+SMALL, MOST_SMOOTH_ROWS, WORTH_TRYING = 2000, 20_000, (0.4, 0.02)
 #: Learners of the first look at columns see so many of them, about; a look at several at once may miss what each does.
 FEW_COLUMNS, LOOKING_STAGES = 3, 60
 #: How often columns are weighed anew at the most, the fewest columns for it, rows that tell their weights, and the
@@ -103,14 +104,7 @@ class Choosing(Checks):
         racing, judging = racing.sample(RACE_ROWS[0], seed), judging.sample(RACE_ROWS[1], seed)
         best, interrupted = self._race(choices, racing, judging, seed, PILOT_STAGES, PILOT_RATE)
         if not interrupted and smooth and unexplained(best) <= WORTH_TRYING[train.n_rows > SMALL]:
-            other, interrupted = self._race(smooth, racing, judging, seed, SMOOTH_STAGES, SMOOTH_RATE)
-            if not interrupted and other.plan.profile.relevance and weights_of(other) is not None:
-                other, interrupted = self._weigh_columns(other, smooth, racing, judging, seed)
-            if not interrupted:  # at the same rate, or the smaller one would decide
-                again = self._pilot(best, best.plan.profile, SMOOTH_RATE)
-                _, interrupted = race([again], seed, SMOOTH_STAGES)
-                best = min((best, again), key=lambda run: run.best_score)
-                best = other if other.best_score < SMOOTH_LEAD * best.best_score else best
+            best, interrupted = self._race_smooth(best, smooth, racing.sample(SMOOTH_ROWS, seed), judging, seed)
         elif not interrupted and best.plan.profile.relevance:  # the user's choice
             best, interrupted = self._weigh_columns(best, [], racing, judging, seed)
         chosen = best.plan.profile
@@ -119,6 +113,22 @@ class Choosing(Checks):
         if interrupted:
             return best, True
         return self._plan(chosen, train, held_out, best.plan.encoder.weights_), False
+
+    def _race_smooth(
+        self, best: Run, smooth: list[Profile], train: Part, held_out: Part, seed: int
+    ) -> tuple[Run, bool]:
+        """Return the better one of the winner so far and the best profile for responses without noise."""
+        other, interrupted = self._race(smooth, train, held_out, seed, SMOOTH_STAGES, SMOOTH_RATE)
+        if not interrupted and other.plan.profile.relevance and weights_of(other) is not None:
+            other, interrupted = self._weigh_columns(other, smooth, train, held_out, seed)
+        if interrupted:
+            return best, True
+        # at the same rate, or the smaller one would decide, and on the same rows
+        profile = best.plan.profile
+        again = self._pilot(self._plan(profile, train, held_out), profile, SMOOTH_RATE)
+        _, interrupted = race([again], seed, SMOOTH_STAGES)
+        known = min(again.best_score, best.best_score if train.n_rows == best.train.n_rows else np.inf)
+        return other if other.best_score < SMOOTH_LEAD * known else best, interrupted
 
     def _smooth_choices(self, train: Part, others: list[Profile]) -> list[Profile]:
         """Return the profiles for responses without noise, if this may be one."""

@@ -40,7 +40,7 @@ PARAMETERS = """Parameters
         "auto", here and in the next two, races the combinations of the portfolio, six at the most, for ten
         stages on the validation data and takes the best (with 200 training rows or more; "plain", 0.8 and 1 below
         and above a million rows). With squared error, profiles for responses without noise race, too: of
-        up to 2,000 training rows, and up to 20,000 where the others leave at most a tenth of the variance unexplained.
+        up to 2,000 training rows, and up to 20,000 where the others leave at most 0.02 of the variance unexplained.
     inherit : float or "auto", default="auto"
         Where a learner starts, in [0, 1): this part of the last learner's parameters plus the rest of a fresh draw.
         0 starts afresh; 0.8 suits large tables.
@@ -55,8 +55,12 @@ PARAMETERS = """Parameters
         Fits whose mean is the model. They differ in their seeds and, unless validation data are given, in the rows that
         validate: together they learn from all rows. History, scores, callbacks and checkpoints are those of the first;
         the others follow if no callback but early stopping ends it. "auto" is 4 below 20,000 training rows if
-        validation data end the fit, else 1, and 1 for responses without noise (see ``encoding``). A fit that goes on by
-        ``warm_start`` makes the others anew; for many short ones, set 1.
+        validation data end the fit, else 1; for responses without noise (see ``encoding``) 2 below 2,000 rows, else 1.
+        A fit that goes on by ``warm_start`` makes the others anew; for many short ones, set 1.
+    refit_full : bool or "auto", default="auto"
+        Let the other chains learn from all rows, those set aside for the first, too, for as many stages as the first
+        keeps, and average only them. Validation data that are given are never trained on. "auto" does so for responses
+        without noise.
     reg_lambda : float or "auto", default="auto"
         Initial λ_w, the weight of ½‖w‖² on the linear weights; adapted from stage to stage by the trust region.
         "auto" is 1e-4, or 1e-10 in double precision where that wins the race.
@@ -98,7 +102,7 @@ PARAMETERS = """Parameters
     n_iter_, best_iteration_ : int
         Stages done, and the number of learners kept; of the first chain.
     n_chains_ : int
-        The number of chains.
+        The number of chains that are averaged.
     best_score_ : float
         The best validation score (the final training loss without validation data); that of the mean of all chains on
         validation data that were given, the mean of all chains' scores on rows that were set aside.

@@ -79,7 +79,9 @@ def chains_of(profile: Profile, shape: tuple[int, ...], validated: bool) -> int:
     """Return how many chains are averaged: several where each is quick, and validation data tell when to stop."""
     if profile.n_chains is not None:
         return int(profile.n_chains)
-    return CHAINS if len(shape) == 2 and shape[0] < MANY_FOR_CHAINS and validated else 1
+    if not validated or len(shape) > 2 or shape[0] >= MANY_FOR_CHAINS:
+        return 1
+    return CHAINS if not profile.refit_full else 2 if shape[0] < FEW_TO_LEARN_FROM else 1
 
 
 def rate_of(profile: Profile, n: int, n_chains: int = 1, classes: bool = False) -> float:

@@ -33,6 +33,7 @@ class Profile(NamedTuple):
     relevance: bool = False  #: weigh columns by what depends on them
     rounds: int = 10  #: stages to wait for a better score
     n_chains: int | None = None  #: None is by the number of rows
+    refit_full: bool = False  #: whether chains after the first learn from all rows
 
     def parameters(self) -> dict[str, Any]:
         """Return the parameters of an estimator that fix this profile: a fit with them has no race.
@@ -52,10 +53,10 @@ PORTFOLIO = (
     Profile("spline", 0.7, 1.0),
     Profile("spline", 0.0, 1.0),
 )
-#: For responses without noise, after the race between the others. One chain: their mean is hardly better than each.
+#: For responses without noise, after the race between the others. All rows count: a second chain learns from them.
 SMOOTH = (
-    Profile("plain", 0.8, 1.0, "silu", 0.4, 200, 0.1, 1e-10, 0.0, "float64", True, 20, 1),
-    Profile("plain", 0.8, 1.0, "tanh", 1.0, 200, 0.1, 1e-10, 0.0, "float64", True, 20, 1),
+    Profile("plain", 0.8, 1.0, "silu", 0.4, 200, 0.1, 1e-10, 0.0, "float64", True, 20, None, True),
+    Profile("plain", 0.8, 1.0, "tanh", 1.0, 200, 0.1, 1e-10, 0.0, "float64", True, 20, None, True),
 )
 #: Of single precision, the least λ_w of a smooth profile.
 LEAST_SINGLE_LAMBDA = 1e-6
@@ -76,6 +77,8 @@ PILOT_RATE = 0.3
 #: The race between smooth profiles: at the rate above, ten stages leave three hundredths of any response unexplained.
 SMOOTH_STAGES = 6
 SMOOTH_RATE = 0.7
+#: Rows that they race on, at the most.
+SMOOTH_ROWS = 2000
 #: They win with a loss below this part of the others', which gain as much by averaging chains where there is noise.
 SMOOTH_LEAD = 0.75
 #: Rows that race, at the most, to train on and to validate with.
@@ -118,9 +121,10 @@ def check_choices(encoding: Any, inherit: Any, max_features: Any, weight_scale: 
     chains = others.get("n_chains")
     if chains is not None and not is_auto(chains):
         check_count("n_chains", chains)
-    relevance = others.get("relevance", False)
-    if not is_auto(relevance) and not isinstance(relevance, bool | np.bool_):
-        raise ValueError(f"relevance must be 'auto', True or False, got {relevance!r}")
+    for name in ("relevance", "refit_full"):
+        value = others.get(name, False)
+        if not is_auto(value) and not isinstance(value, bool | np.bool_):
+            raise ValueError(f"{name} must be 'auto', True or False, got {value!r}")
 
 
 def profile_from(values: tuple) -> Profile:

@@ -65,6 +65,7 @@ def from_parts(reader: Reader, kinds: dict[str, type], featurizer: Any, loss: An
     reader.require(model._rows_seen > 0, "has learners that were built from no rows")
     with jax.enable_x64(dtype == "float64"):
         ensemble = load_ensemble(reader, model, description, featurizer, dtype, n_raw)
+        with_first = reader.entry("with_first", bool) if "others" in reader.content else True
         others = load_chains(reader, ensemble) if "others" in reader.content else []
     accepted = int(model.history_["accepted"].sum())
     reader.require(ensemble.n_learners == accepted, f"has {ensemble.n_learners} learners and accepted {accepted}")
@@ -79,7 +80,7 @@ def from_parts(reader: Reader, kinds: dict[str, type], featurizer: Any, loss: An
     # what is not stored may be set again before the model is fitted further
     model._begun_with = {name: text for name, text in model._binding_settings().items() if name not in dropped}
     best = reader.count("best_iteration", ensemble.n_learners), float(reader.array("best_score", (), finite=False))
-    model._keep(*best, others)
+    model._keep(*best, others, with_first)
     reader.finish()
     check_predictions(reader, model)
     return model

@@ -23,7 +23,8 @@ from .run import Run
 #: Parameters that may differ when a fit goes on from a checkpoint (the profile and the seed are stored in it).
 FREE_TO_CHANGE = (
     *("n_estimators", "callbacks", "verbose", "warm_start"),
-    *("random_state", "encoding", "inherit", "max_features", "weight_scale", "relevance", "n_chains"),
+    *("random_state", "encoding", "inherit", "max_features", "weight_scale", "relevance"),
+    *("n_chains", "refit_full"),
 )
 
 

@@ -85,7 +85,7 @@ def to_parts(model: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         **{"profile": list(model.profile_), "race": [list(profile) for profile in model.race_], "seed": model.seed_},
         **{"status": boosted.status, "best_iteration": model.best_iteration_, "validated_on": model._validated_on},
         **{"file_columns": model._file_columns, "rows_seen": model._rows_seen},
-        **({"others": [other.n_learners for other in model._others]} if model._others else {}),
+        **({"others": [o.n_learners for o in model._others], "with_first": model._with_first} if model._others else {}),
     }
     arrays = {
         **{

@@ -45,6 +45,7 @@ class Settings(BaseEstimator):
         max_features: Any = "auto",
         candidates: int = 1,
         n_chains: Any = "auto",
+        refit_full: Any = "auto",
         relevance: Any = "auto",
         reg_lambda: Any = "auto",
         reg_theta: Any = "auto",
