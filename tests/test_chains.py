@@ -1,5 +1,6 @@
 """Several chains, whose mean is the model: against fits of their own, in files, with callbacks and warm starts."""
 
+import contextlib
 import os
 import signal
 import threading
@@ -12,12 +13,17 @@ from sklearn.metrics import log_loss
 
 from vpboost import MLP, Ensemble, VPBoostClassifier, VPBoostRegressor, load_model
 from vpboost.callbacks import Checkpoint, EarlyStopping, TimeBudget
+from vpboost.cli.errors import CommandError
+from vpboost.cli.summary import summary_of
 from vpboost.core.ensemble import averaged
+from vpboost.estimators import base, parts
 from vpboost.estimators.chains import seed_of
 from vpboost.estimators.plan import CHAINS, MANY_FOR_CHAINS, chains_of, rate_of
 from vpboost.estimators.portfolio import Profile
 from vpboost.files.container import ModelFileError, pack, unpack
 from vpboost.predictor import Predictor
+from vpboost.tables import encoder
+from vpboost.tables import rows as table_rows
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(260, 3))
@@ -119,7 +125,7 @@ def test_automatic_rates():
     assert rate_of(profile._replace(learning_rate=0.3), 500, 4) == 0.3
 
 
-@pytest.mark.parametrize("value", [0, -1, 1.5, "many", True])
+@pytest.mark.parametrize("value", [0, -1, 1.5, "many", True, 1001])
 def test_other_numbers_of_chains_are_refused(value):
     with pytest.raises(ValueError, match="n_chains"):
         VPBoostRegressor(n_chains=value).fit(X, Y)
@@ -181,7 +187,8 @@ def test_a_fit_that_goes_on_makes_the_other_chains_anew(tmp_path):
     VPBoostRegressor(**FIXED, n_chains=3, callbacks=kept).fit(X, Y)
     resumed = VPBoostRegressor(**FIXED, n_chains=3).fit(X, Y, resume_from=path)
     np.testing.assert_array_equal(resumed.predict(X), whole.predict(X))
-    assert VPBoostRegressor(**FIXED, n_chains=2).fit(X, Y, resume_from=path).n_chains_ == 2
+    with pytest.raises(ValueError, match="n_chains cannot change while resume_from"):
+        VPBoostRegressor(**FIXED, n_chains=2).fit(X, Y, resume_from=path)  # it might mean another boosting rate
 
 
 def test_callbacks_watch_the_first_chain_and_may_end_the_fit():
@@ -250,3 +257,45 @@ def test_validation_data_that_are_given_are_not_trained_on():
     np.testing.assert_array_equal(model.predict(X), plain.predict(X))
     with pytest.raises(ValueError, match="refit_full must be 'auto', True or False, got 'no'"):
         VPBoostRegressor(refit_full="no").fit(X, Y)
+
+
+def test_large_validation_data(monkeypatch):
+    whole = VPBoostRegressor(**FIXED, n_chains=2).fit(X[:100], Y[:100], X_val=X[100:], y_val=Y[100:])
+    for module in (encoder, table_rows, parts, base):
+        monkeypatch.setattr(module, "MANY_ROWS", 120)
+    in_parts = VPBoostRegressor(**FIXED, n_chains=2).fit(X[:100], Y[:100], X_val=X[100:], y_val=Y[100:])
+    np.testing.assert_allclose(in_parts.best_score_, whole.best_score_, rtol=1e-3)
+
+
+def test_a_chain_whose_rows_have_no_score_is_left_out():
+    y = np.zeros(len(X), int)
+    y[:8] = 1
+    for seed in range(4):
+        options = {**FIXED, "n_estimators": 2, "eval_metric": "auc", "random_state": seed}
+        try:
+            VPBoostClassifier(**options, n_chains=1).fit(X, y)
+        except ValueError:
+            continue  # the first has none either
+        assert 1 <= VPBoostClassifier(**options, n_chains=4).fit(X, y).n_chains_ <= 4
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda content, arrays: content.update(with_first=10**400),
+        lambda content, arrays: content.update(others=10**30),
+        lambda content, arrays: content.update(others=[], with_first=False),
+        lambda content, arrays: arrays.update({"others.constant": np.zeros((1, 10**6), np.float32)}),
+    ],
+)
+def test_the_summary_of_a_hostile_file(tmp_path, change):
+    path = tmp_path / "model.vpboost"
+    VPBoostRegressor(**FIXED, n_chains=2).fit(X, Y).save_model(path)
+    content, arrays = unpack(path.read_bytes(), "a file")
+    assert "chains:        2," in summary_of(content, arrays)
+    change(content, arrays)
+    with contextlib.suppress(CommandError):
+        assert len(summary_of(content, arrays)) < 3000
+    path.write_bytes(pack(content, arrays))
+    with pytest.raises(ModelFileError):
+        load_model(path)

@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 
 from ..files.container import check_version, read_file, unpack
-from ..predictor import mean_of_chains
 from .errors import CommandError, printable
 
 
@@ -27,9 +26,13 @@ def summary_of(content: dict[str, Any], arrays: dict[str, np.ndarray]) -> str:
 def summary(content: dict[str, Any], arrays: dict[str, np.ndarray]) -> str:
     """Return what a model file says, in a few lines."""
     weights, best, loss = arrays["weights"], content["best_iteration"], arrays["history.loss"]
-    _, mean, theta = mean_of_chains(content, arrays)
-    size, n_chains = mean.size + sum(array.size for array in theta.values()), len(content.get("others", []))
-    n_chains += content.get("with_first", True)
+    others, first = content.get("others", []), content.get("with_first") is not False
+    kept = {
+        name: array[: best if first else 0] for name, array in arrays.items() if name.startswith(("weights", "theta."))
+    }
+    kept |= {name: array for name, array in arrays.items() if name.startswith(("others.weights", "others.theta."))}
+    size = sum(array.size for array in kept.values())
+    n_learners = sum(len(array) for name, array in kept.items() if name in ("weights", "others.weights"))
     featurizer = content["featurizer"] or {"type": "none"}
     while isinstance(featurizer.get("featurizer"), dict):
         featurizer = featurizer["featurizer"]
@@ -41,7 +44,7 @@ def summary(content: dict[str, Any], arrays: dict[str, np.ndarray]) -> str:
         "loss": content["loss"]["type"],
         "learners": f"{best} of {len(loss)} stages, {size} numbers: {featurizer['type']}"
         + (f" ({shape})" if shape else ""),
-        **({"chains": f"{n_chains}, {len(mean)} learners in all"} if "others" in content else {}),
+        **({"chains": f"{len(others) + first}, {n_learners} learners in all"} if others else {}),
         "encoding": content["encoder"]["encoding"],
         "training loss": f"{sparkline(loss)} {loss[-1]:.4g}" if len(loss) else "no stages",
     }

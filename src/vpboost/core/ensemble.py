@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import zip_longest
 from typing import Any
 
 import equinox as eqx
@@ -158,13 +157,24 @@ def averaged(ensembles: Sequence[Ensemble]) -> Ensemble:
     """
     if len(ensembles) == 1:
         return ensembles[0]
-    dtype = ensembles[0].constant.dtype
-    with jax.enable_x64(dtype == jnp.float64):
+    dtype, full = ensembles[0].constant.dtype, [one for one in ensembles if one.n_learners]
+    turns = np.concatenate([np.arange(one.n_learners) for one in full] or [np.zeros(0, int)])
+    order = np.argsort(turns, kind="stable")
+
+    def joined(*leaves: Array) -> Array:
+        if all(map(suits_numpy, leaves)):
+            return jax.device_put(np.concatenate([np.asarray(leaf) for leaf in leaves])[order])
+        return jnp.concatenate(leaves)[order]
+
+    with jax.enable_x64(dtype == jnp.float64), np.errstate(over="ignore"):
         constant = jax.device_put(np.mean([np.asarray(one.constant) for one in ensembles], axis=0).astype(dtype))
-        in_turn = zip_longest(*(one.unstack() for one in ensembles))
-        learners = [learner for several in in_turn for learner in several if learner is not None]
-        mean = Ensemble.stack(constant, learners)
-        return eqx.tree_at(lambda one: one.weights, mean, jax.device_put(np.asarray(mean.weights) / len(ensembles)))
+        if not full:
+            return Ensemble.stack(constant, [])
+        structure = eqx.filter(full[0].featurizers, eqx.is_array, inverse=True)
+        arrays = [(eqx.filter(one.featurizers, eqx.is_array), one.weights) for one in full]
+        featurizers, weights = jax.tree.map(joined, *arrays)
+        share = jax.device_put(np.asarray(weights) / np.asarray(len(ensembles), dtype))
+        return Ensemble(constant, eqx.combine(featurizers, structure), share)
 
 
 # Stacking and cutting are left to NumPy where it can: JAX would compile a program for every shape.

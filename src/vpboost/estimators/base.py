@@ -1,15 +1,15 @@
 """What regressor and classifier share: checks, scaling, the fit and raw predictions."""
 
-import sys
 import time
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from ..callbacks import Checkpoint, EarlyStopping, Progress, ProgressDisplay, TimeBudget, ends_fit
+from ..callbacks import Checkpoint, EarlyStopping, Progress, ProgressDisplay, ends_fit
 from ..core.data import SAMPLE_ROWS, evenly_spaced
 from ..core.ensemble import Ensemble, averaged
 from ..core.records import Boosted, Record
@@ -18,10 +18,10 @@ from ..files.checkpoint import CheckpointError, read_facts
 from ..numerics.rows import MANY_ROWS, chunks
 from ..tables.frames import Table
 from ..tables.scaling import TargetScaler
-from .chains import best_of, boost_chains, cut, score_of, seed_of
-from .choosing import Choosing
-from .parts import Part, hold_out, merged
-from .portfolio import Profile, fix, is_auto
+from .chains import Chain, Chains, best_of, score_of
+from .parts import Part, merged
+from .plan import may_chain
+from .portfolio import Profile, fix
 from .prediction import AccurateEnsemble, LightEnsemble
 from .resuming import facts_of, mark_of, profile_of, restore
 from .run import Run
@@ -32,13 +32,13 @@ from .saving import save_model
 LEAST_GAIN = 2e-4
 
 
-class BaseVPBoost(Choosing):
+class BaseVPBoost(Chains):
     """What regressor and classifier share."""
 
     boosted_: Boosted  #: the first chain
     n_chains_: int
-    _others: list[Ensemble]  #: the other chains, each cut at its best
-    _with_first: bool  #: whether the first is averaged with them
+    _others: Sequence[Ensemble] = ()  #: the other chains, each cut at its best
+    _with_first: bool = True  #: whether the first is averaged with them
     _light: LightEnsemble | None  #: the ensemble in NumPy; None if it cannot be
     _accurate: AccurateEnsemble  #: the ensemble for XLA
     _importance_rows: Any  #: some training rows as the learners see them, until importances are computed
@@ -116,7 +116,8 @@ class BaseVPBoost(Choosing):
         data, groups = merged(data)
         # a fit that goes on keeps its validation rows: they must not be trained on
         train, held_out = self._split(data, groups, validation, self.seed_ if going_on else seed)
-        whole = None if held_out is None or train is data else data
+        # what other chains may learn from; else it is let go, for it may be large
+        whole = None if held_out is None or train is data or not may_chain(self, train.n_rows) else data
         del data
         self._check_trimmed(train.target)
         if not going_on:
@@ -140,14 +141,13 @@ class BaseVPBoost(Choosing):
             return self._store(run, run.boosted._replace(status=status), True, [])
         stopping, began = self._early_stopping(run), time.monotonic()
         boosted, cut_short = self._boost(run, seed, stopping, start, recall=facts is not None)
-        others: list[Run] = []
-        in_vain = run.plan.profile.refit_full and whole is None and is_auto(self.n_chains)
-        if run.plan.n_chains > 1 and boosted.ensemble.n_learners and not cut_short and not in_vain:
+        others: list[Chain] = []
+        if boosted.ensemble.n_learners and not cut_short:
             others, interrupted = self._other_chains(run, whole, groups, seed, stopping, began)
             if interrupted:
                 status = f"interrupted after {1 + len(others)} of {run.plan.n_chains} chains"
                 boosted = boosted._replace(status=status)
-        return self._store(run, boosted, stopping is not None, others)
+        return self._store(run, boosted, stopping is not None, others, given=whole is None)
 
     def _learn_targets(self, given: Any, train: Part) -> None:
         """Find the loss and the scale of the targets."""
@@ -194,46 +194,7 @@ class BaseVPBoost(Choosing):
             for shown in (callback for callback in watching if isinstance(callback, ProgressDisplay)):
                 shown.close()
 
-    def _other_chains(
-        self, run: Run, whole: Part | None, groups: np.ndarray, seed: int, stopping: EarlyStopping | None, began: float
-    ) -> tuple[list[Run], bool]:
-        """Return the chains beside the first, and whether Ctrl-C came first.
-
-        Without validation data of the user's own, ``whole`` is what each learns from, or sets other rows aside of.
-        """
-        n_stages, full = self._most_stages(stopping is not None), run.plan.profile.refit_full and whole is not None
-        if full and stopping is not None:
-            n_stages = int(np.nanargmin(run.scores)) + 1
-
-        def encoded(part: Part) -> Part:
-            return self._scaled(part).encoded(run.plan.encoder, run.plan.dtype)
-
-        def parts(seed: int) -> tuple[Part, Part | None]:
-            if whole is None:
-                return run.train, run.held_out
-            if full:
-                return encoded(whole), None
-            rows = hold_out(whole.target, groups, self.validation_fraction, seed, self._is_classifier)
-            return (
-                (run.train, run.held_out)
-                if rows is None
-                else (encoded(whole.take(rows[0])), encoded(whole.take(rows[1])))
-            )
-
-        seeds = [seed_of(seed, chain) for chain in range(1, run.plan.n_chains)]
-        runs = [Run(run.plan, *parts(one)) for one in seeds]
-        mine = [stopping, *(self.callbacks or [])]
-
-        def watching() -> list[EarlyStopping]:
-            known = [callback for callback in mine if isinstance(callback, EarlyStopping) and not full]
-            return [EarlyStopping(one.rounds, one.min_delta, one.min_gain) for one in known]
-
-        budget = min((one.seconds for one in mine if isinstance(one, TimeBudget)), default=np.inf)
-        if self.verbose:
-            print(f"averaging {1 + len(runs)} chains", file=sys.stderr)
-        return boost_chains(runs, seeds, n_stages, watching, began + budget)
-
-    def _store(self, run: Run, boosted: Boosted, cut_at_best: bool, others: list[Run]) -> Any:
+    def _store(self, run: Run, boosted: Boosted, cut_at_best: bool, others: list[Chain], given: bool = False) -> Any:
         """Set the fitted attributes."""
         if boosted.status.startswith("interrupted"):
             warnings.warn(f"fit {boosted.status}; the model of those is kept", UserWarning, stacklevel=4)
@@ -252,12 +213,13 @@ class BaseVPBoost(Choosing):
         self.history_ = {name: np.array([getattr(r, name) for r in history]) for name in Record._fields}
         self.n_iter_ = len(history)
         self.evals_result_ = {"training": self.history_["loss"].tolist(), "validation": scores}
-        (n_learners, score), cuts = best_of(history, scores, cut_at_best), [cut(one, cut_at_best) for one in others]
-        full = bool(scores) and any(one.held_out is None for one in others)  # the first has told them when to end
-        mean_score = score if full else float(np.mean([score, *(other for _, other in cuts)]))
-        self._keep(n_learners, mean_score, [chain for chain, _ in cuts], with_first=not full)
-        if cuts and run.held_out is not None and others[0].held_out is run.held_out:
-            self.best_score_ = score_of(run.plan, run.held_out, self._raw_of(np.asarray(run.held_out.inputs)))
+        n_learners, score = best_of(history, scores, cut_at_best)
+        full = bool(scores) and any(chain.full for chain in others)  # the first has told them when to end
+        mean = score if full else float(np.mean([score, *(chain.score for chain in others)]))
+        self._keep(n_learners, mean, [chain.ensemble for chain in others], with_first=not full)
+        if others and given and run.held_out is not None:
+            raw = [self._raw_of(part) for part in chunks(run.held_out.inputs)]
+            self.best_score_ = score_of(run.plan, run.held_out, np.concatenate(raw))
         if cut_at_best and boosted.status == "all stages done":
             self._warn_if_unfinished(scores)
         self._importance_rows, self._importances = np.array(evenly_spaced(run.train.inputs, 512)), None
@@ -275,7 +237,7 @@ class BaseVPBoost(Choosing):
                 stacklevel=5,
             )
 
-    def _keep(self, n_learners: int, score: float, others: list[Ensemble], with_first: bool = True) -> None:
+    def _keep(self, n_learners: int, score: float, others: Sequence[Ensemble], with_first: bool = True) -> None:
         """Cut the first chain after the best of its learners, and average it with the others, or only those."""
         self.best_iteration_, self.best_score_ = n_learners, score
         chains = [*([self.boosted_.ensemble.truncate(n_learners)] if with_first else []), *others]

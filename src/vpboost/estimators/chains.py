@@ -4,20 +4,32 @@ The first chain is what a fit shows: its history, scores, callbacks, checkpoints
 the same data, plan and seed alone, so that a fit that goes on makes them anew.
 """
 
+import sys
 import time
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..callbacks import EarlyStopping, Progress, ends_fit
+from ..callbacks import EarlyStopping, Progress, TimeBudget, ends_fit
 from ..core.ensemble import Ensemble
-from ..core.records import Record
-from .parts import Part
+from ..core.records import Boosted, Record
+from .choosing import Choosing
+from .parts import Part, hold_out
 from .plan import FitPlan
+from .portfolio import is_auto
 from .race import side_by_side
-from .run import Run
+from .run import NoScoreError, Run
+
+
+class Chain(NamedTuple):
+    """One of the chains beside the first, cut at its best."""
+
+    ensemble: Ensemble
+    score: float
+    full: bool  #: whether it has learnt from all rows, so that none was left to score by
 
 
 def seed_of(seed: int, chain: int) -> int:
@@ -43,36 +55,75 @@ def score_of(plan: FitPlan, part: Part, raw: np.ndarray) -> float:
     return float(np.average(np.asarray(values), weights=part.weight))
 
 
-def boost_chains(
-    runs: list[Run],
-    seeds: list[int],
-    n_stages: int,
-    watching: Callable[[], list[EarlyStopping]],
-    deadline: float,
-) -> tuple[list[Run], bool]:
-    """Return the chains that came to their end before Ctrl-C and the deadline, and whether Ctrl-C came.
+class Chains(Choosing):
+    """How an estimator boosts chains beside the first."""
 
-    ``watching`` makes early stopping for a chain.
-    """
-    ended: dict[int, bool] = {}
+    def _other_chains(
+        self,
+        first: Run,
+        whole: Part | None,
+        groups: np.ndarray,
+        seed: int,
+        stopping: EarlyStopping | None,
+        began: float,
+    ) -> tuple[list[Chain], bool]:
+        """Return those chains that came to their end in time, and whether Ctrl-C came first.
 
-    def boost(run: Run, stopped: Callable[[], bool]) -> None:
-        number, callbacks = runs.index(run), watching()
+        Unless validation data are given, ``whole`` is what each learns from, or sets other rows aside of.
+        """
+        n_chains, full = first.plan.n_chains, first.plan.profile.refit_full and whole is not None
+        if first.plan.profile.refit_full and whole is None and is_auto(self.n_chains):
+            n_chains = 1  # without more rows there is nothing to gain
+        n_stages = self._most_stages(stopping is not None)
+        if full and stopping is not None:
+            n_stages = int(np.nanargmin(first.scores)) + 1
+        mine, found = [stopping, *(self.callbacks or [])], {}
+        deadline = began + min((one.seconds for one in mine if isinstance(one, TimeBudget)), default=np.inf)
 
-        def watch(progress: Progress) -> bool:
-            ended[number] = not stopped() and time.monotonic() < deadline
-            return not ended[number] or any([ends_fit(callback, progress) for callback in callbacks])
+        def boost(chain: int, stopped: Callable[[], bool]) -> None:
+            known = [] if full else [one for one in mine if isinstance(one, EarlyStopping)]
+            callbacks = [EarlyStopping(one.rounds, one.min_delta, one.min_gain) for one in known]
 
-        if time.monotonic() < deadline and not stopped():
-            run.boost(n_stages, seeds[number], watch)
+            def late() -> bool:
+                return stopped() or time.monotonic() >= deadline
 
-    interrupted = side_by_side(runs, boost)
-    return [run for i, run in enumerate(runs) if ended.get(i)], interrupted
+            def watch(progress: Progress) -> bool:
+                return late() or any([ends_fit(callback, progress) for callback in callbacks])
+
+            if late():
+                return
+            run = Run(first.plan, *self._parts_of_chain(first, whole, groups, seed_of(seed, chain), full))
+            try:
+                boosted = run.boost(n_stages, seed_of(seed, chain), watch)
+            except NoScoreError:  # by the chance of the rows set aside
+                return
+            if not late() and (boosted.ensemble.n_learners or not full):
+                found[chain] = chain_of(run, boosted, stopping is not None)
+
+        if self.verbose and n_chains > 1:
+            print(f"boosting {n_chains - 1} more chains", file=sys.stderr)
+        interrupted = n_chains > 1 and side_by_side(range(1, n_chains), first.plan.engine, boost)
+        return [found[chain] for chain in sorted(found)], interrupted
+
+    def _parts_of_chain(
+        self, first: Run, whole: Part | None, groups: np.ndarray, seed: int, full: bool
+    ) -> tuple[Part, Part | None]:
+        """Return the rows that a chain learns from and those that validate, encoded."""
+
+        def encoded(part: Part) -> Part:
+            return self._scaled(part).encoded(first.plan.encoder, first.plan.dtype)
+
+        if whole is None:
+            return first.train, first.held_out
+        if full:
+            return encoded(whole), None
+        rows = hold_out(whole.target, groups, self.validation_fraction, seed, self._is_classifier)
+        if rows is None:
+            return first.train, first.held_out
+        return encoded(whole.take(rows[0])), encoded(whole.take(rows[1]))
 
 
-def cut(run: Run, at_best: bool) -> tuple[Ensemble, float]:
-    """Return the learners of a finished run that are kept, and their score."""
-    if run.boosted is None:
-        raise ValueError("the run has not begun")
-    n_learners, score = best_of(run.boosted.history, run.scores if run.held_out is not None else [], at_best)
-    return run.boosted.ensemble.truncate(n_learners), score
+def chain_of(run: Run, boosted: Boosted, at_best: bool) -> Chain:
+    """Return what is kept of a run that came to its end."""
+    n_learners, score = best_of(boosted.history, run.scores if run.held_out is not None else [], at_best)
+    return Chain(boosted.ensemble.truncate(n_learners), score, full=run.held_out is None)

@@ -21,7 +21,7 @@ BINDING = (
     *("eval_metric", "validation_fraction", "dtype"),
 )
 #: What of a profile belongs to a model from its first stage on.
-LASTING = ("encoding", "inherit", "max_features", "weight_scale", "relevance")
+LASTING = ("encoding", "inherit", "max_features", "weight_scale", "relevance", "n_chains", "refit_full")
 
 
 class Checks(Settings):

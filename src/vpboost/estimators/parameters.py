@@ -53,14 +53,14 @@ PARAMETERS = """Parameters
         Initialisations trained side by side at each stage, of which the best is kept.
     n_chains : int or "auto", default="auto"
         Fits whose mean is the model. They differ in their seeds and, unless validation data are given, in the rows that
-        validate: together they learn from all rows. History, scores, callbacks and checkpoints are those of the first;
-        the others follow if no callback but early stopping ends it. "auto" is 4 below 20,000 training rows if
-        validation data end the fit, else 1; for responses without noise (see ``encoding``) 2 below 2,000 rows, else 1.
-        A fit that goes on by ``warm_start`` makes the others anew; for many short ones, set 1.
+        validate: together they learn from nearly all rows. History, scores, callbacks and checkpoints are those of the
+        first; the others follow if no callback but early stopping ends it. "auto" is 4 below 20,000 training rows of a
+        table if validation data end the fit, else 1; with ``refit_full`` 2 below 2,000 rows, else 1. A fit that goes on
+        by ``warm_start`` makes the others anew; for many short ones, set 1.
     refit_full : bool or "auto", default="auto"
         Let the other chains learn from all rows, those set aside for the first, too, for as many stages as the first
-        keeps, and average only them. Validation data that are given are never trained on. "auto" does so for responses
-        without noise.
+        keeps, and average only them; so there must be 2 chains or more. Validation data that are given are never
+        trained on. "auto" does so for responses without noise (see ``encoding``).
     reg_lambda : float or "auto", default="auto"
         Initial λ_w, the weight of ½‖w‖² on the linear weights; adapted from stage to stage by the trust region.
         "auto" is 1e-4, or 1e-10 in double precision where that wins the race.
@@ -105,7 +105,8 @@ PARAMETERS = """Parameters
         The number of chains that are averaged.
     best_score_ : float
         The best validation score (the final training loss without validation data); that of the mean of all chains on
-        validation data that were given, the mean of all chains' scores on rows that were set aside.
+        validation data that were given, the mean of all chains' scores on rows that were set aside, and that of the
+        first chain with ``refit_full``.
     evals_result_ : dict
         Training loss and validation score of every stage.
     history_ : dict of arrays

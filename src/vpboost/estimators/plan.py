@@ -84,6 +84,11 @@ def chains_of(profile: Profile, shape: tuple[int, ...], validated: bool) -> int:
     return CHAINS if not profile.refit_full else 2 if shape[0] < FEW_TO_LEARN_FROM else 1
 
 
+def may_chain(settings: Any, n: int) -> bool:
+    """Say whether a fit to ``n`` training rows may average chains."""
+    return n < MANY_FOR_CHAINS if is_auto(settings.n_chains) or settings.n_chains is None else settings.n_chains > 1
+
+
 def rate_of(profile: Profile, n: int, n_chains: int = 1, classes: bool = False) -> float:
     """Return the boosting rate; small tables can afford more and smaller steps, chains take larger ones.
 

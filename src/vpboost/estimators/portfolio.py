@@ -63,6 +63,8 @@ LEAST_SINGLE_LAMBDA = 1e-6
 #: What "auto" means without a race.
 FALLBACK = Profile("plain", 0.8, 1.0)
 
+#: Chains at the most.
+MOST_CHAINS = 1000
 #: Smaller tables are not worth a race: too few rows to judge by.
 LEAST_ROWS = 200
 #: A spline encoding of more columns than this would be too wide.
@@ -121,6 +123,8 @@ def check_choices(encoding: Any, inherit: Any, max_features: Any, weight_scale: 
     chains = others.get("n_chains")
     if chains is not None and not is_auto(chains):
         check_count("n_chains", chains)
+        if chains > MOST_CHAINS:
+            raise ValueError(f"n_chains must be at most {MOST_CHAINS}, got {chains!r}")
     for name in ("relevance", "refit_full"):
         value = others.get(name, False)
         if not is_auto(value) and not isinstance(value, bool | np.bool_):

@@ -14,17 +14,17 @@ from .portfolio import MANY_COLUMNS, SLOW_START, TIE
 from .run import Run
 
 
-def side_by_side(runs: Sequence[Run], boost: Callable[[Run, Callable[[], bool]], Any]) -> bool:
-    """Boost runs, several at once where that is sooner; return whether Ctrl-C ended them early.
+def side_by_side(items: Sequence[Any], engine: str, boost: Callable[[Any, Callable[[], bool]], Any]) -> bool:
+    """Call ``boost`` for each item, several at once where that is sooner; return whether Ctrl-C ended them early.
 
-    ``boost`` is given a run and a function that says whether it is to stop.
+    It is given an item and a function that says whether it is to stop.
     """
     stop = threading.Event()
     # many small calls of NumPy would only wait for each other: one after the other they are done sooner
-    workers = 1 if runs[0].plan.engine == "numpy" else min(len(runs), os.cpu_count() or 1)
+    workers = 1 if engine == "numpy" else min(len(items), os.cpu_count() or 1)
     # the engine limits the threads of linear algebra until all are done
-    with using(runs[0].plan.engine), ThreadPoolExecutor(workers) as pool:
-        running = [pool.submit(boost, run, stop.is_set) for run in runs]
+    with using(engine), ThreadPoolExecutor(workers) as pool:
+        running = [pool.submit(boost, item, stop.is_set) for item in items]
         try:
             for future in running:
                 future.result()
@@ -42,7 +42,11 @@ def race(runs: list[Run], seed: int, n_stages: int) -> tuple[Run, bool]:
 
     The second value says whether Ctrl-C ended the race early.
     """
-    interrupted = side_by_side(runs, lambda run, stopped: run.boost(n_stages, seed, lambda progress: stopped()))
+
+    def boost(run: Run, stopped: Callable[[], bool]) -> None:
+        run.boost(n_stages, seed, lambda progress: stopped())
+
+    interrupted = side_by_side(runs, runs[0].plan.engine, boost)
     best = min(runs, key=standing)
     gain = best.scores[0] - best.best_score if best.scores else 0.0
     margin = min(TIE[0] * gain, TIE[1] * abs(best.best_score))
@@ -54,6 +58,7 @@ def standing(run: Run) -> float:
     """Return the score of a run in the race, lower is better; learners that see some columns have a start."""
     if (run.plan.profile.max_features or 1.0) == 1:
         return run.best_score
-    classes = isinstance(run.plan.loss, BinaryCrossEntropy | MulticlassCrossEntropy)
+    # a loss, not a metric, of which a part may mean nothing
+    classes = isinstance(run.plan.loss, BinaryCrossEntropy | MulticlassCrossEntropy) and run.plan.metric is None
     start = SLOW_START[classes and len(np.unique(run.plan.encoder.sources_)) >= MANY_COLUMNS]
     return run.best_score - start * abs(run.best_score)

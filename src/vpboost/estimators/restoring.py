@@ -23,13 +23,11 @@ from ..files.encoder import encoder_from, scaler_from
 from ..files.history import history_from, profile_values
 from ..files.parameters import loaded_parameters
 from ..files.reader import Reader
-from .portfolio import profile_from
+from .portfolio import MOST_CHAINS, profile_from
 
 FORMAT, VERSION = "vpboost model", 1
 #: Most numbers that a trial works on: inputs times learners, of convolutions times the size of their kernels.
 MOST_WORK = 1 << 25
-#: Most chains of a file.
-MOST_CHAINS = 1000
 
 
 def model_from(data: bytes, name: str, kinds: dict[str, type], *, featurizer: Any = None, loss: Any = None) -> Any:

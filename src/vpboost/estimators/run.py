@@ -13,6 +13,10 @@ from .parts import Part
 from .plan import FitPlan
 
 
+class NoScoreError(ValueError):
+    """A metric that is NaN from the first stage on."""
+
+
 class Run:
     """A plan at work on encoded data: the validation score of every stage so far, and what came of it."""
 
@@ -63,7 +67,7 @@ class Run:
         if self.plan.metric is not None:
             score = self.plan.metric(self.held_out, prediction)
         if np.isnan(score) and not self.scores:
-            raise ValueError(
+            raise NoScoreError(
                 f"eval_metric={self.plan.eval_metric!r} is NaN on the validation data (a single class? a single row?); "
                 "give other validation data as X_val and y_val, or another eval_metric"
             )

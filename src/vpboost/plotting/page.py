@@ -157,7 +157,7 @@ def inputs(model: Any, X: Any) -> list[str]:
 def facts(model: Any) -> dict[str, Any]:
     """Return facts about a fitted model."""
     found = {
-        "stages": f"{model.n_iter_}, of which {model.best_iteration_} learners were kept",
+        "stages": f"{model.n_iter_}, the best after {model.best_iteration_} learners",
         "chains": f"{model.n_chains_}, {model.ensemble_.n_learners} learners in all",
         "loss": type(model.loss_).__name__,
         "encoding of inputs": model.profile_.encoding,
