@@ -184,10 +184,13 @@ def test_few_distinct_inputs_make_a_model():
     X = rng.integers(0, 5, (1000, 1))
     y = X[:, 0] + rng.normal(size=1000)
     for options in ({}, {"early_stopping_rounds": 3}, {"validation_fraction": 0.3}):
-        model = VPBoostRegressor(n_estimators=20, learning_rate=0.5, **options).fit(X, y)
+        model = VPBoostRegressor(
+            n_estimators=20, learning_rate=0.5, encoding="plain", inherit=0.0, max_features=1.0, **options
+        )
+        model.fit(X, y)
         assert model.score(X, y) > 0.6
         assert len(model.evals_result_["validation"]) == model.n_iter_
-    assert VPBoostRegressor(n_estimators=5).fit(np.ones((1000, 1)), y).predict([[1]])[0] == pytest.approx(
+    assert VPBoostRegressor(n_estimators=5, n_chains=1).fit(np.ones((1000, 1)), y).predict([[1]])[0] == pytest.approx(
         y.mean(), abs=0.1
     )
 

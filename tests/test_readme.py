@@ -8,9 +8,9 @@ def test_the_example_runs_and_learns():
     code = re.search(r"```python\n(.*?)```", README, re.DOTALL).group(1)
     scope = {}
     exec(compile(code, "README.md", "exec"), scope)
-    assert scope["prediction"].shape == (200, 2)
-    assert scope["slopes"].shape == (200, 2, 3)
-    assert scope["model"].score(scope["X"][800:], scope["y"][800:]) > 0.999
+    assert scope["prediction"].shape == (100, 2)
+    assert scope["slopes"].shape == (100, 2, 3)
+    assert scope["model"].score(scope["X"][400:], scope["y"][400:]) > 0.999
 
 
 def test_linked_files_exist():

@@ -36,7 +36,7 @@ class VPBoostRegressor(RegressorMixin, BaseVPBoost):
     --------
     >>> import numpy as np
     >>> from vpboost import VPBoostRegressor
-    >>> X = np.random.default_rng(0).uniform(-1, 1, size=(300, 2))
+    >>> X = np.random.default_rng(0).uniform(-1, 1, size=(150, 2))
     >>> y = np.sin(3 * X[:, 0]) * X[:, 1]
     >>> model = VPBoostRegressor().fit(X, y)
     >>> bool(model.score(X, y) > 0.99)
