@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from .claims import claims_table, goals_table
+from .claims import claims_table, goals_table, scaled_table
 from .figures import curves, plane, save, scaling, time_and_loss
 from .pictures import SQUARES
 from .problems import PROBLEMS
@@ -26,6 +26,7 @@ def texts(results: Path) -> dict[str, str]:
         "real": paper_table(results, REAL, TITLES),
         "claims": claims_table(results, TITLES),
         "goals": goals_table(results, TITLES),
+        "scaled": scaled_table(results, TITLES),
     }
     return found | {name: full_table(results, name, TITLES) for name in PROBLEMS if load(results, name)}
 
