@@ -168,6 +168,7 @@ def test_bad_choices_are_named(options, message):
     [
         ("plain", 0.5, 1.0, None, -1.0),
         ("plain", 0.5, 1.0, 3, 1.0),
+        ("plain", 0.5, 1.0, "'auto'", 1.0),
         ("plain", 0.5, 1.0, None, 1.0, 2.5),
         ("plain", 0.5, 1.0, None, 1.0, 5, 2.0),
         ("plain", 0.5, 1.0, None, 1.0, 5, 0.1, 1e-4, 0.0, "float16"),

@@ -132,7 +132,10 @@ class BaseVPBoost(Chains):
             run.scores = self._earlier_scores(run.held_out)
         elif facts is not None:
             self.race_ = {profile_of(values, resume_from): score for values, score in facts.race.items()}
-            run = self._plan(fix(profile, self), train, held_out, facts.weights)
+            try:
+                run = self._plan(fix(profile, self), train, held_out, facts.weights)
+            except ValueError as error:  # settings and data have been checked
+                raise CheckpointError(f"{resume_from} has a profile that makes no sense: {error}") from error
             start = restore(run, resume_from, facts, self._facts(run, seed), self._most_stages(True))
         else:
             run, interrupted = self._choose_profile(train, groups, held_out, seed)

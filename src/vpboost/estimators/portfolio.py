@@ -13,6 +13,7 @@ import numpy as np
 
 from ..checks import check_count, is_number
 from ..featurizers import takes
+from ..featurizers.activations import ACTIVATIONS
 from ..suggest import did_you_mean
 from ..tables.encodings import ENCODINGS
 
@@ -138,7 +139,7 @@ def profile_from(values: tuple) -> Profile:
     profile = Profile(*values)
     check_choices(**{name: value for name, value in profile._asdict().items() if name != "rounds"})
     check_count("rounds", profile.rounds)
-    if profile.dtype not in ("float32", "float64") or not isinstance(profile.activation, str | None):
+    if profile.dtype not in ("float32", "float64") or profile.activation not in (None, *ACTIVATIONS):
         raise ValueError(f"dtype and activation make no sense: {profile.dtype!r}, {profile.activation!r}")
     return profile
 
