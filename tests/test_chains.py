@@ -115,13 +115,14 @@ def test_automatic_chains():
     profile = small.profile_
     assert [chains_of(profile, (n, 3), True) for n in (MANY_FOR_CHAINS - 1, MANY_FOR_CHAINS)] == [CHAINS, 1]
     assert chains_of(profile, (500, 8, 8), True) == 1  # images
+    assert [chains_of(profile, (n, 3), True, classes=True) for n in (500, 5000)] == [CHAINS, CHAINS // 2]
     assert chains_of(profile._replace(n_chains=7), (10**6, 3), False) == 7
 
 
 def test_automatic_rates():
     profile = Profile("plain", 0.8, 1.0)
     assert [rate_of(profile, n, k) for n in (500, 5000) for k in (1, 4)] == [0.05, 0.1, 0.1, 0.2]
-    assert [rate_of(profile, n, 4, classes=True) for n in (500, 5000)] == [0.05, 0.2]
+    assert [rate_of(profile, n, 4, classes=True) for n in (500, 5000)] == [0.05, 0.1]
     assert rate_of(profile._replace(learning_rate=0.3), 500, 4) == 0.3
 
 

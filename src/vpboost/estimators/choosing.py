@@ -61,7 +61,7 @@ class Choosing(Checks):
             encoder = InputEncoder(profile.encoding).fit(train.inputs, train.weight).weighed(weights)
         encoded = train.encoded(encoder, profile.dtype)
         validated = held_out is not None and self.early_stopping_rounds is not None
-        n_chains = chains_of(profile, np.shape(train.inputs), validated)
+        n_chains = chains_of(profile, np.shape(train.inputs), validated, self._is_classifier)
         averaged = 1 if profile.refit_full else n_chains  # its first chain is not averaged with the second
         rate = rate_of(profile, train.n_rows, averaged, self._is_classifier)
         plan = self._plan_for(profile, encoder, encoded, rate, n_chains)

@@ -75,13 +75,16 @@ def engine_of(settings: Any, profile: Profile, shape: tuple[int, ...], coupled: 
     return "numpy" if len(shape) == 2 and work <= (SHORT_IF_COUPLED if coupled else SHORT) else "xla"
 
 
-def chains_of(profile: Profile, shape: tuple[int, ...], validated: bool) -> int:
+def chains_of(profile: Profile, shape: tuple[int, ...], validated: bool, classes: bool = False) -> int:
     """Return how many chains are averaged: several where each is quick, and validation data tell when to stop."""
     if profile.n_chains is not None:
         return int(profile.n_chains)
     if not validated or len(shape) > 2 or shape[0] >= MANY_FOR_CHAINS:
         return 1
-    return CHAINS if not profile.refit_full else 2 if shape[0] < FEW_TO_LEARN_FROM else 1
+    few = shape[0] < FEW_TO_LEARN_FROM
+    if profile.refit_full:
+        return 2 if few else 1
+    return CHAINS if few or not classes else CHAINS // 2  # each takes long
 
 
 def may_chain(settings: Any, n: int) -> bool:
@@ -92,12 +95,11 @@ def may_chain(settings: Any, n: int) -> bool:
 def rate_of(profile: Profile, n: int, n_chains: int = 1, classes: bool = False) -> float:
     """Return the boosting rate; small tables can afford more and smaller steps, chains take larger ones.
 
-    Not so those of small tables of classes, which lose by it what the mean gains.
+    Not so those of classifiers, which would lose by it what the mean gains.
     """
     if profile.learning_rate is not None:
         return float(profile.learning_rate)
-    few = n < FEW_TO_LEARN_FROM
-    return (0.05 if few else 0.1) * (1 if n_chains == 1 or (few and classes) else 2)
+    return (0.05 if n < FEW_TO_LEARN_FROM else 0.1) * (1 if n_chains == 1 or classes else 2)
 
 
 def trust_region_of(settings: Any, profile: Profile, rate: float) -> TrustRegion:
