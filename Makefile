@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-slow test-all lint types benchmark performance experiments clean
+.PHONY: demo test test-slow test-long test-all lint types benchmark performance experiments clean
 
 ## Train VPBoost on the paper's three 2D tasks, print a table and write demo.png.
 demo: $(READY)
@@ -14,11 +14,15 @@ demo: $(READY)
 test: $(READY)
 	$(BIN)/python -m pytest -n auto -m "not slow"
 
-## The tests that take long: kills, threads, whole processes, real data, experiments.
+## The tests that take long: kills, threads, whole processes (which workers wait for), real data, experiments.
 test-slow: $(READY)
-	$(BIN)/python -m pytest -n auto -m slow
+	$(BIN)/python -m pytest -n 3 -m "slow and not long"
 
-test-all: test test-slow
+## The few that take longest; continuous integration has no time for them.
+test-long: $(READY)
+	$(BIN)/python -m pytest -n auto -m long
+
+test-all: test test-slow test-long
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -52,6 +52,7 @@ print(json.dumps({
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "candidates", "goal", "parameters"),
     [("task1", 4, 1.5e-4, 570), ("task2", 4, 0.02, 185), ("task3", 2, 0.06, 10 * (52 + 25))],

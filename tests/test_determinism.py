@@ -32,6 +32,7 @@ print(digest.hexdigest())
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system cannot pin a process to cores")
 def test_same_bits_on_one_core_and_on_two():
     """Wide networks, many outputs, mini-batches, and a coupled system large enough for conjugate gradients."""

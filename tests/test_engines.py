@@ -13,6 +13,7 @@ import pytest
 from jax import lax
 from sklearn.exceptions import NotFittedError
 
+from models import PLAIN
 from processes import compilations, run_as_users_do
 from vpboost import (
     MLP,
@@ -181,13 +182,16 @@ def test_resuming_with_numpy_gives_the_same_bits(dtype):
     ("estimator", "y"),
     [
         (VPBoostRegressor(n_estimators=3), lambda x: x[:, 0] ** 2),
-        (VPBoostRegressor(n_estimators=3, max_steps=20, loss="quantile"), lambda x: x[:, 0] ** 2),
-        (VPBoostRegressor(n_estimators=3, max_steps=20), lambda x: np.stack([x[:, 0], x[:, 1] ** 2], axis=1)),
-        (VPBoostRegressor(n_estimators=3, max_steps=20), lambda x: np.tanh(x @ np.ones((4, 70)))),  # a sketch
-        (VPBoostRegressor(n_estimators=3, max_steps=20, batch_size=50), lambda x: x[:, 0] ** 2),
-        (VPBoostRegressor(n_estimators=3, max_steps=20, method="gd", candidates=2, tol=1e-3), lambda x: x[:, 0] ** 2),
+        (VPBoostRegressor(**PLAIN, n_estimators=3, max_steps=20, loss="quantile"), lambda x: x[:, 0] ** 2),
+        (VPBoostRegressor(**PLAIN, n_estimators=3, max_steps=20), lambda x: np.stack([x[:, 0], x[:, 1] ** 2], axis=1)),
+        (VPBoostRegressor(**PLAIN, n_estimators=3, max_steps=20), lambda x: np.tanh(x @ np.ones((4, 70)))),  # a sketch
+        (VPBoostRegressor(**PLAIN, n_estimators=3, max_steps=20, batch_size=50), lambda x: x[:, 0] ** 2),
+        (
+            VPBoostRegressor(**PLAIN, n_estimators=3, max_steps=20, method="gd", candidates=2, tol=1e-3),
+            lambda x: x[:, 0] ** 2,
+        ),
         (VPBoostClassifier(n_estimators=3), lambda x: x[:, 0] > 0),
-        (VPBoostClassifier(n_estimators=3), lambda x: np.digitize(x[:, 0], [-0.5, 0.5])),
+        (VPBoostClassifier(**PLAIN, n_estimators=3), lambda x: np.digitize(x[:, 0], [-0.5, 0.5])),
     ],
 )
 def test_fitting_a_small_table_compiles_nothing(estimator, y):

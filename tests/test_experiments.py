@@ -228,8 +228,8 @@ def test_unknown_methods_are_refused(capsys):
 
 #: Every kind of method on every kind of loss, but not what differs in settings only: most of the time is compilation.
 QUICK = {
-    "task1": ["gd", "vp_back", "network", "network_vp", "grownet", "xgboost", "trboost", "lightgbm_free"],
-    "task2": ["vp", "network_vp", "xgboost_free", "trboost", "catboost_free"],
+    "task1": ["gd", "vp_more", "network", "network_vp", "grownet", "xgboost", "trboost", "lightgbm_free"],
+    "task2": ["vp_back", "network_vp", "xgboost_free", "trboost", "catboost_free"],
     "task3": ["vp", "network_vp", "xgboost", "trboost", "lightgbm_free"],
 }
 
