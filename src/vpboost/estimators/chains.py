@@ -74,9 +74,7 @@ class Chains(Choosing):
         n_chains, full = first.plan.n_chains, first.plan.profile.refit_full and whole is not None
         if first.plan.profile.refit_full and whole is None and is_auto(self.n_chains):
             n_chains = 1  # without more rows there is nothing to gain
-        n_stages = self._most_stages(stopping is not None)
-        if full and stopping is not None:
-            n_stages = int(np.nanargmin(first.scores)) + 1
+        n_stages = int(np.nanargmin(first.scores)) + 1 if full else self._most_stages(stopping is not None)
         mine, found = [stopping, *(self.callbacks or [])], {}
         deadline = began + min((one.seconds for one in mine if isinstance(one, TimeBudget)), default=np.inf)
 
