@@ -62,6 +62,7 @@ CANDIDATES = {
     "quantile few": Profile("quantile", 0.0, 0.3),
     **{"spline": Profile("spline", 0.7, 1.0), "spline half": Profile("spline", 0.7, 0.5)},
     **{"spline fresh": Profile("spline", 0.0, 1.0), "spline fresh half": Profile("spline", 0.0, 0.5)},
+    **{"fine": Profile("fine", 0.3, 1.0), "fine fresh": Profile("fine", 0.0, 1.0)},
     "plain tame": Profile("plain", 0.8, 1.0, reg_theta=1e-4),
     "spline half tame": Profile("spline", 0.7, 0.5, reg_theta=1e-4),
     "spline half short": Profile("spline", 0.7, 0.5, max_steps=20),
@@ -104,6 +105,7 @@ def options_of(profile: Profile, n: int) -> dict[str, Any]:
     given = {name: value for name, value in profile._asdict().items() if name != "rounds"}
     given["max_steps"] = profile.max_steps or (30 if n < 2000 else 50)  # nothing may be left to a race
     given["learning_rate"] = profile.learning_rate or (0.05 if n < 2000 else 0.1)
+    given["n_chains"] = 1
     return {**given, "activation": profile.activation or "tanh", "early_stopping_rounds": profile.rounds}
 
 

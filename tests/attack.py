@@ -99,7 +99,7 @@ def settings_of(rng, classes, loss):
         "n_estimators": int(rng.integers(2, 5)),
         "max_steps": int(rng.integers(2, 8)),
         "featurizer": str(rng.choice(["mlp", "mlp", "resnet", "rbf", "fourier", "bspline"])),
-        "encoding": str(rng.choice(["plain", "quantile", "spline"])),
+        "encoding": str(rng.choice(["plain", "quantile", "spline", "fine"])),
         "inherit": float(rng.choice([0.0, 0.7])),
         "max_features": [1.0, 0.5, None][rng.integers(3)],
         "engine": str(rng.choice(["numpy", "numpy", "xla"])),

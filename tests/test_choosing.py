@@ -10,7 +10,7 @@ from vpboost.callbacks import Checkpoint
 from vpboost.core.ensemble import mean_squared_slopes
 from vpboost.engine import using
 from vpboost.estimators import choosing
-from vpboost.estimators.portfolio import PORTFOLIO, SMOOTH, Profile, fix, profile_from, profiles, smooth_profiles
+from vpboost.estimators.portfolio import SMOOTH, Profile, fix, profile_from, profiles, smooth_profiles
 from vpboost.estimators.settings import MOST_STAGES
 from vpboost.tables.encoder import InputEncoder
 
@@ -65,7 +65,7 @@ def test_noise_gets_another_profile():
     noisy = Y + Y.std() * np.random.default_rng(1).normal(size=260)
     model = VPBoostRegressor(n_estimators=3).fit(X, noisy)
     assert model.profile_.dtype == "float32"
-    assert set(model.race_) >= set(PORTFOLIO)
+    assert set(model.race_) >= set(profiles(model, X.shape))
 
 
 def test_gradients_and_files_of_weighed_columns(smooth, tmp_path):

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from oracles import central_difference
-from vpboost.tables.encoder import InputEncoder, spline_bins
-from vpboost.tables.encodings import NormalScore, Steps, distribution
+from vpboost.tables.encoder import InputEncoder
+from vpboost.tables.encodings import NormalScore, Steps, bins_of, distribution
 
 values = st.lists(st.integers(-20, 20), min_size=5, max_size=60).filter(lambda v: len(set(v)) > 2)
 
@@ -57,7 +57,7 @@ def test_encodings_rise_and_take_weights_for_repeats(encoding, column, seed):
     assert np.all(np.diff(weighted, axis=0) >= -1e-9)
 
 
-@pytest.mark.parametrize("encoding", ["quantile", "spline"])
+@pytest.mark.parametrize("encoding", ["quantile", "spline", "fine"])
 @pytest.mark.parametrize("factor", [1e-9, 1.0, 1e9])
 def test_encoded_inputs_do_not_depend_on_units(encoding, factor):
     rng = np.random.default_rng(0)
@@ -67,7 +67,7 @@ def test_encoded_inputs_do_not_depend_on_units(encoding, factor):
     encoder = InputEncoder(encoding).fit(factor * X, weight)
     encoded = encoder.transform(factor * X)
     np.testing.assert_allclose(encoded, InputEncoder(encoding).fit(X, weight).transform(X), atol=1e-6)
-    n_extra = 1 if encoding == "quantile" else 16
+    n_extra = {"quantile": 1, "spline": 16, "fine": 64}[encoding]
     assert encoded.shape == (80, 3 + 1 + 2 * n_extra)  # the column of two values gets none
     np.testing.assert_array_equal(encoder.sources_, [0, 1, 2, 1] + [0] * n_extra + [1] * n_extra)
     np.testing.assert_array_equal(encoded[:7, 4 + n_extra :], 0)
@@ -77,4 +77,7 @@ def test_encoded_inputs_do_not_depend_on_units(encoding, factor):
 
 
 def test_wide_tables_get_fewer_bins():
-    assert [spline_bins(n) for n in (1, 32, 64, 1000)] == [16, 16, 8, 4]
+    assert [bins_of("spline", [500] * n) for n in (1, 32, 64, 1000)] == [16, 16, 8, 4]
+    assert [bins_of("fine", [500] * n) for n in (0, 1, 8, 9, 32, 1000)] == [64, 64, 64, 56, 16, 4]
+    assert bins_of("fine", [500] * 7 + [3] * 32) == 64  # columns of few values take little room
+    assert bins_of("fine", [500] * 7 + [3] * 33) == 63

@@ -70,7 +70,7 @@ def compare(model, X, folder, dtype="float32", inputs=None):
 )
 @settings(max_examples=1)  # every featurizer and every loss in every run; what goes with them varies
 @given(
-    encoding=st.sampled_from(["plain", "quantile", "spline"]),
+    encoding=st.sampled_from(["plain", "quantile", "spline", "fine"]),
     n_outputs=st.sampled_from([0, 1, 3]),
     max_features=st.sampled_from([None, 0.5]),
     dtype=st.sampled_from(["float32", "float64"]),
@@ -317,7 +317,7 @@ def test_losses_of_your_own_can_be_exported(tmp_path):
     compare(VPBoostRegressor(**QUICK, loss=loss).fit(table(), table()[:, 0]), table(), tmp_path)
 
 
-@pytest.mark.parametrize("encoding", ["plain", "quantile", "spline"])
+@pytest.mark.parametrize("encoding", ["plain", "quantile", "spline", "fine"])
 def test_dates_and_far_inputs_in_onnx(encoding, tmp_path):
     pd = pytest.importorskip("pandas")
     rng = np.random.default_rng(0)

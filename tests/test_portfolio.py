@@ -32,7 +32,12 @@ def test_profiles_respect_what_is_fixed_and_the_shape():
     def of(encoding, inherit, max_features, shape):
         return profiles(VPBoostRegressor(encoding=encoding, inherit=inherit, max_features=max_features), shape)
 
-    assert of("auto", "auto", "auto", (500, 8)) == list(PORTFOLIO)
+    coarse = [p for p in PORTFOLIO if p.encoding != "fine"]
+    assert of("auto", "auto", "auto", (4000, 8)) == of("auto", "auto", "auto", (60_000, 32)) == list(PORTFOLIO)
+    for shape in ((500, 8), (3999, 8), (60_001, 8), (4000, 33)):
+        assert of("auto", "auto", "auto", shape) == coarse
+    assert profiles(VPBoostClassifier(), (4000, 8)) == coarse
+    assert of("fine", "auto", "auto", (500, 80)) == [Profile("fine", 0.3, 1.0)]
     assert of("auto", "auto", "auto", (199, 8)) == [FALLBACK]
     assert {p.encoding for p in of("auto", "auto", "auto", (500, 65))} == {"plain", "quantile"}
     assert of("plain", 0.5, "auto", (500, 8)) == [Profile("plain", 0.5, 1.0), Profile("plain", 0.5, 0.5)]
@@ -48,7 +53,7 @@ def test_the_race_keeps_the_profile_that_validates_best(short_race):
     X, y = staircase()
     options = {**QUICK, "relevance": False}
     model = VPBoostRegressor(**options).fit(X[:300], y[:300], X_val=X[300:], y_val=y[300:])
-    assert {p._replace(max_steps=10, relevance=False) for p in (*PORTFOLIO, *SMOOTH)} == set(model.race_)
+    assert {p._replace(max_steps=10, relevance=False) for p in (*profiles(model, X.shape), *SMOOTH)} == set(model.race_)
     known = [score for profile, score in model.race_.items() if profile.dtype == "float32"]
     assert min(model.race_.values()) > SMOOTH_LEAD * min(known)  # the others do not lead by enough
     assert model.profile_.dtype == "float32"

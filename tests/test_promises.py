@@ -22,7 +22,7 @@ FAR = [1e7, -1e20, 1e39, -1e300, 1.7e308, -1.7e308, 5e-324]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("encoding", ["plain", "quantile", "spline"])
+@pytest.mark.parametrize("encoding", ["plain", "quantile", "spline", "fine"])
 @pytest.mark.parametrize("options", [{}, {"activation": "relu"}, {"activation": "gelu"}, {"featurizer": "resnet"},
                                      {"featurizer": "rbf"}, {"featurizer": "fourier"}, {"featurizer": "bspline"},
                                      {"loss": "poisson", "activation": "softplus"}])  # fmt: skip
@@ -180,7 +180,7 @@ def test_widths_of_robust_losses_are_in_units_of_the_robust_spread():
 # --- weights, warm starts, warnings -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("encoding", ["plain", "quantile", "spline"])
+@pytest.mark.parametrize("encoding", ["plain", "quantile", "spline", "fine"])
 def test_very_uneven_weights(encoding):
     weight = np.where(np.arange(300) % 2, 1e-20, 1.0)
     model = VPBoostRegressor(**{**PLAIN, "encoding": encoding}).fit(X, Y, weight)

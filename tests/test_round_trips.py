@@ -241,7 +241,7 @@ FRAMES = {
 }
 
 
-@pytest.mark.parametrize("encoding", ["plain", "quantile", "spline"])
+@pytest.mark.parametrize("encoding", ["plain", "quantile", "spline", "fine"])
 @pytest.mark.parametrize("name", FRAMES)
 def test_frames(tmp_path, name, encoding):
     model = VPBoostRegressor(**{**QUICK, "encoding": encoding}, width=3).fit(FRAMES[name], Y)

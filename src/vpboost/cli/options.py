@@ -21,7 +21,7 @@ FLAGS: tuple[tuple[str, type, str], ...] = (
     ("depth", int, "hidden layers (default 2)"),
     ("activation", str, "tanh, relu, gelu, silu, softplus or sin (default tanh)"),
     ("max_steps", int, "optimiser steps per stage (default: by the number of rows)"),
-    ("encoding", str, "plain, quantile or spline (default: raced on the validation part)"),
+    ("encoding", str, "plain, quantile, spline or fine (default: raced on the validation part)"),
     ("reg_lambda", float, "initial weight of the penalty on linear weights (default: 1e-4 or 1e-10, raced)"),
     ("early_stopping_rounds", int, "stages to wait for a better validation score (default 10 or 20)"),
     ("validation_fraction", float, "part of the rows set aside for validation (default 0.15)"),

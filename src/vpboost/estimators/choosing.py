@@ -68,9 +68,15 @@ class Choosing(Checks):
         return Run(plan, encoded, None if held_out is None else held_out.encoded(encoder, profile.dtype))
 
     def _plan_for(
-        self, profile: Profile, encoder: InputEncoder, train: Part, rate: float, n_chains: int = 1
+        self,
+        profile: Profile,
+        encoder: InputEncoder,
+        train: Part,
+        rate: float,
+        n_chains: int = 1,
+        pilot: bool = False,
     ) -> FitPlan:
-        """Return the plan for a profile and encoded training data."""
+        """Return the plan for a profile and encoded training data; that of a ``pilot`` is for a few stages."""
         loss, scaled = self.loss_, train.scaled
         coupled = loss.couples_outputs and loss.n_outputs(scaled) > 1
         metric = score_function(self.eval_metric, self._is_classifier)
@@ -79,7 +85,7 @@ class Choosing(Checks):
             factory=learner_factory(self, train.n_rows, profile, encoder.sources_),
             training=training_of(self, profile, train.n_rows, 1 if scaled.ndim == 1 else scaled.shape[1]),
             trust_region=trust_region_of(self, profile, rate),
-            engine=engine_of(self, profile, np.shape(train.inputs), coupled),
+            engine=engine_of(self, profile, np.shape(train.inputs), coupled, pilot),
             dtype=profile.dtype,
             eval_metric=self.eval_metric,
             metric=None if metric is None else partial(self._score, metric),
@@ -155,7 +161,7 @@ class Choosing(Checks):
         """Return a run on the same encoded data with another profile, made to show quickly where that leads."""
         encoder, train = run.plan.encoder, run.train
         rate = max(rate_of(profile, train.n_rows), rate)
-        return Run(self._plan_for(profile, encoder, train, rate), train, run.held_out)
+        return Run(self._plan_for(profile, encoder, train, rate, pilot=True), train, run.held_out)
 
     def _weigh_columns(
         self, run: Run, rivals: list[Profile], train: Part, held_out: Part, seed: int

@@ -34,12 +34,12 @@ PARAMETERS = """Parameters
         of itself (means over 10 steps). Saves up to half of the time where ``max_steps`` is generous.
     batch_size : int or "auto", default="auto"
         Rows per optimiser step; "auto" uses all up to 8,192 rows and batches of 4,096 above.
-    encoding : {{"auto", "plain", "quantile", "spline"}}, default="auto"
+    encoding : {{"auto", "plain", "quantile", "spline", "fine"}}, default="auto"
         What the learners see of each numeric column: its standardised value ("plain"), also its normal score
-        ("quantile": for heavy tails), or also smooth steps between its quantiles ("spline": for rough functions).
-        "auto", here and in the next two, races the combinations of the portfolio, six at the most, for ten
-        stages on the validation data and takes the best (with 200 training rows or more; "plain", 0.8 and 1 below
-        and above a million rows). With squared error, profiles for responses without noise race, too: of
+        ("quantile": for heavy tails), or also smooth steps between its quantiles ("spline": 16 at the most, for rough
+        functions; "fine": 64). "auto", here and in the next two, races the combinations of the portfolio, seven at the
+        most, for ten stages on the validation data and takes the best (with 200 training rows or more; "plain", 0.8
+        and 1 below and above a million rows). With squared error, profiles for responses without noise race, too: of
         up to 2,000 training rows, and up to 20,000 where the others leave at most 0.02 of the variance unexplained.
     inherit : float or "auto", default="auto"
         Where a learner starts, in [0, 1): this part of the last learner's parameters plus the rest of a fresh draw.

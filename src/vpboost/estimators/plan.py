@@ -25,6 +25,8 @@ CHAINS, MANY_FOR_CHAINS = 4, 20_000
 #: Rows times steps of a learner's training up to which a first fit by NumPy takes half as long as one by XLA, which has
 #: to compile its programs; fewer where the outputs are coupled (several classes).
 SHORT, SHORT_IF_COUPLED = 150_000, 30_000
+#: Learners of so many steps make long fits, at which XLA is three times as fast: less work then repays compilation.
+MANY_STEPS, SHORT_IF_MANY = 100, 20_000
 #: With at least twice as many outputs of squared error, learners are trained on so many combinations of them.
 SKETCH = 32
 
@@ -67,12 +69,15 @@ def parameters_of(settings: Any, *names: str) -> dict[str, Any]:
     return {name: plain_number(getattr(settings, name)) for name in names}
 
 
-def engine_of(settings: Any, profile: Profile, shape: tuple[int, ...], coupled: bool) -> str:
+def engine_of(settings: Any, profile: Profile, shape: tuple[int, ...], coupled: bool, pilot: bool = False) -> str:
     """Return the backend: NumPy where training is so short that compilation would take longer."""
     if settings.engine != "auto":
         return settings.engine
-    work = shape[0] * steps_of(profile, shape[0])
-    return "numpy" if len(shape) == 2 and work <= (SHORT_IF_COUPLED if coupled else SHORT) else "xla"
+    steps = steps_of(profile, shape[0])
+    most = SHORT_IF_COUPLED if coupled else SHORT
+    if steps >= MANY_STEPS and not pilot:
+        most = min(most, SHORT_IF_MANY)
+    return "numpy" if len(shape) == 2 and shape[0] * steps <= most else "xla"
 
 
 def chains_of(profile: Profile, shape: tuple[int, ...], validated: bool, classes: bool = False) -> int:

@@ -53,6 +53,7 @@ PORTFOLIO = (
     Profile("quantile", 0.7, 0.5),
     Profile("spline", 0.7, 1.0),
     Profile("spline", 0.0, 1.0),
+    Profile("fine", 0.3, 1.0),
 )
 #: For responses without noise, after the race between the others. All rows count: a second chain learns from them.
 SMOOTH = (
@@ -68,8 +69,10 @@ FALLBACK = Profile("plain", 0.8, 1.0)
 MOST_CHAINS = 1000
 #: Smaller tables are not worth a race: too few rows to judge by.
 LEAST_ROWS = 200
-#: A spline encoding of more columns than this would be too wide.
-MOST_SPLINE_COLUMNS = 64
+#: An encoding of more columns than this would be too wide, or hardly finer than the other.
+MOST_COLUMNS = {"spline": 64, "fine": 32}
+#: The fine encoding is for regression on so many training rows: fewer do not fill its bins.
+FINE_ROWS = 4000, 60_000
 #: Of more rows than this, only the columns themselves are kept: encodings multiply their number.
 MOST_ENCODED_ROWS = 1_000_000
 
@@ -177,9 +180,11 @@ def profiles(settings: Any, shape: tuple[int, ...]) -> list[Profile]:
 
     if shape[0] < LEAST_ROWS:
         return [fallback(settings)]
-    allowed = [p for p in PORTFOLIO if p.encoding != "spline" or shape[1] <= MOST_SPLINE_COLUMNS]
+    allowed = [p for p in PORTFOLIO if shape[1] <= MOST_COLUMNS.get(p.encoding, shape[1])]
     if shape[0] > MOST_ENCODED_ROWS:
         allowed = [p for p in PORTFOLIO if p.encoding == "plain"]
+    if settings._is_classifier or not FINE_ROWS[0] <= shape[0] <= FINE_ROWS[1]:
+        allowed = [p for p in allowed if p.encoding != "fine"]
     if settings.relevance is True:
         allowed = [p for p in PORTFOLIO if p.encoding == "plain"]
     if encoding != "auto":  # the user's encoding with the other choices that go with it

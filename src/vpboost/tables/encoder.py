@@ -6,7 +6,7 @@ import numpy as np
 
 from ..numerics.rows import MANY_ROWS
 from ..predictor import FARTHEST, encoded, standardise
-from .encodings import ENCODINGS, Cycles
+from .encodings import ENCODINGS, MOST_BINS, Cycles, bins_of
 from .frames import Table
 from .rows import parts_of, random_rows
 from .scaling import statistics
@@ -32,8 +32,9 @@ class InputEncoder:
     """Standardises numeric columns, one-hot encodes categorical ones and marks missing values.
 
     ``encoding`` adds columns to every numeric one of more than two values: none ("plain"), its normal score
-    ("quantile") or smooth steps between its quantiles ("spline"); see :mod:`vpboost.tables.encodings`. Dates are
-    numbers, and their place in the day, the week and the year is added in any case.
+    ("quantile") or smooth steps between its quantiles ("spline", and "fine" with more of them); see
+    :mod:`vpboost.tables.encodings`. Dates are numbers, and their place in the day, the week and the year is added in
+    any case.
 
     Every encoded column belongs to one input column (``sources_``). A missing number becomes the column's mean (zero
     after scaling) and, when the training data has any in that column, one in an indicator column. A missing category is
@@ -108,14 +109,14 @@ class InputEncoder:
         if numbers.ndim > 2:
             return []
         scaled, extras = self._scaled(numbers), []
-        options = {"n_bins": spline_bins(numbers.shape[1])} if self.encoding == "spline" else {}
-        for j in range(numbers.shape[1]):
-            if self.encoding == "plain" and self.numeric_[j] not in self.times_:
-                continue
-            present = np.isfinite(numbers[:, j]) & (weight > 0)
+        known = np.isfinite(numbers) & (weight > 0)[:, None]
+        wanted = [j for j in range(numbers.shape[1]) if self.encoding != "plain" or self.numeric_[j] in self.times_]
+        distinct = {j: len(np.unique(scaled[known[:, j], j])) for j in wanted}
+        distinct = {j: n for j, n in distinct.items() if n > 2}
+        options = {"n_bins": bins_of(self.encoding, [*distinct.values()])} if self.encoding in MOST_BINS else {}
+        for j in distinct:
+            present = known[:, j]
             values, weights = scaled[present, j], weight[present]
-            if len(np.unique(values)) <= 2:
-                continue
             if self.encoding != "plain":
                 extras.append(extra_of(j, ENCODINGS[self.encoding].fit(values, weights, **options), values, weights))
             if self.times_.get(self.numeric_[j]) == "datetime":
@@ -163,8 +164,3 @@ def extra_of(column: int, encoding: Any, values: np.ndarray, weights: np.ndarray
     mean = np.average(columns, axis=0, weights=weights)
     spread = np.sqrt(np.average((columns - mean) ** 2, axis=0, weights=weights))
     return Extra(column, encoding, mean, np.where(spread > 1e-9, spread, 1.0))
-
-
-def spline_bins(n_columns: int) -> int:
-    """Return the number of bins per column: 16, fewer when many columns would make too wide an input."""
-    return int(np.clip(512 // max(n_columns, 1), 4, 16))

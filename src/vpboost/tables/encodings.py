@@ -4,6 +4,7 @@ Each is fitted on one standardised column and turns it into one or more columns 
 gradients need (but for the ends of the training range, where a normal score stops rising).
 """
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -144,4 +145,13 @@ def distribution(values: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np
 
 
 #: Encodings by name: what is added to every numeric column that has more than two values.
-ENCODINGS: dict[str, Any] = {"plain": None, "quantile": NormalScore, "spline": Steps}
+ENCODINGS: dict[str, Any] = {"plain": None, "quantile": NormalScore, "spline": Steps, "fine": Steps}
+#: Bins of a column at the most, and of all columns together, about.
+MOST_BINS, ALL_BINS = {"spline": 16, "fine": 64}, 512
+
+
+def bins_of(encoding: str, distinct: Sequence[int]) -> int:
+    """Return the most bins of a column, by the distinct values of each: fewer where all would be too wide an input."""
+    most = MOST_BINS[encoding]
+    fitting = (b for b in range(most, 4, -1) if sum(min(n - 1, b) for n in distinct) <= ALL_BINS)
+    return next(fitting, 4)
