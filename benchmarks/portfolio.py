@@ -4,6 +4,7 @@
     python benchmarks/portfolio.py choose                             # which profiles together lose least
     VPBOOST_DATA=path/to/data python benchmarks/portfolio.py small    # what tables too small for a race should get
     VPBOOST_DATA=path/to/data python benchmarks/portfolio.py chains   # what the mean of several chains gains
+    VPBOOST_DATA=path/to/data python benchmarks/portfolio.py large    # rough profiles on more rows than the study has
 
 Of every table, the test part of ``benchmarks/tables.py`` is set aside and never read. The rest (4,000 rows at the most)
 is split by seed into rows to fit, rows that early stopping and the race see, and rows that judge. Of every profile are
@@ -48,6 +49,8 @@ FOR_CHAINS = (
     *("uci_boston", "uci_wine_red", "mtr_jura", "mtr_oes97", "uci_concrete", "evans_airfoil", "uci_yacht"),
     *("uci_energy", "mtr_enb", "mtr_wq", "satimage", "tab_california", "magic", "uci_power", "higgs"),
 )
+#: Rough regression tables, large and small.
+ROUGH = ("uci_power", "tab_california", "uci_wine_red", "uci_concrete")
 KNOWN = [*TABLES, *UNSEEN, *MORE_TABLES]
 KNOWN += [f"{name} {n} {noise}" for n, noise in ((300, 0.0), (300, 0.01), (1000, 0.0)) for name in PROBLEMS]
 SEEDS = (0, 1)
@@ -81,7 +84,7 @@ class Parts(NamedTuple):
     judge: tuple[np.ndarray, np.ndarray]
 
 
-def parts_of(problem: str, seed: int) -> tuple[str, Parts]:
+def parts_of(problem: str, seed: int, most_rows: int = MOST_ROWS) -> tuple[str, Parts]:
     """Return the kind of a problem and its rows; "friedman 300 0.01" is a simulation, its runs and noise."""
     name, *facts = problem.split()
     if name in PROBLEMS:
@@ -92,7 +95,7 @@ def parts_of(problem: str, seed: int) -> tuple[str, Parts]:
         return "regression", Parts(taken[0], taken[1], (runs.x_test, runs.y_test))
     split = load(name, data_folder())
     X, y = (np.concatenate([split.parts[part][i] for part in ("train", "val")]) for i in (0, 1))
-    order = np.random.default_rng(seed).permutation(len(X))[: MOST_ROWS + len(X) // 50]
+    order = np.random.default_rng(seed).permutation(len(X))[: most_rows + len(X) // 50]
     fit, val, judge = np.split(order, [round(0.65 * len(order)), round(0.8 * len(order))])
     if split.kind != "regression":  # every class must be known
         rare = np.setdiff1d(y[order], y[fit])
@@ -231,7 +234,8 @@ def choose(options: argparse.Namespace) -> None:
             members = grow([one for one in problems if one.group != group], size)
             aside += [regret(one, members) for one in problems if one.group == group]
         table.add_row(f"{size}: + {whole[size - 1]}", *losses(problems, whole[:size], f"{np.mean(aside):.3f}"))
-    in_use = [name for name, profile in CANDIDATES.items() if profile in PORTFOLIO]
+    # the fine encoding is for more rows than the study has
+    in_use = [name for name, profile in CANDIDATES.items() if profile in PORTFOLIO and profile.encoding != "fine"]
     table.add_row("before: " + ", ".join(BEFORE), *losses(problems, BEFORE, "–"))
     table.add_row("in use: " + ", ".join(in_use), *losses(problems, in_use, "–"))
     Console().print(table)
@@ -265,6 +269,20 @@ def small(options: argparse.Namespace) -> None:
     print("mean regret", dict(zip(members, np.mean(found, axis=0).round(3).tolist(), strict=True)))
 
 
+def large(options: argparse.Namespace) -> None:
+    """Print the scores of rough profiles, two chains each, on up to 20,000 rows."""
+    names = ("quantile half", "spline fresh", "spline", "fine fresh", "fine")
+    for problem, seed in product(options.problems if options.problems != KNOWN else ROUGH, SEEDS):
+        kind, parts = parts_of(problem, seed, 20_000)
+        scores = {}
+        for name in names:
+            settings = {**options_of(CANDIDATES[name], len(parts.fit[0])), "n_chains": 2, "random_state": seed}
+            settings["learning_rate"] *= 2  # as where chains are averaged
+            model = VPBoostRegressor(**settings).fit(*parts.fit, X_val=parts.val[0], y_val=parts.val[1])
+            scores[name] = round(score(kind, model, *parts.judge), 4)
+        print(problem, seed, len(parts.fit[0]), scores, flush=True)
+
+
 def chains(options: argparse.Namespace) -> None:
     """Print the score of several chains, by boosting rate, over that of one chain at the usual rate."""
     ways, found = [(n, factor) for factor in (1, 2) for n in (1, 2, 4)], []
@@ -287,12 +305,13 @@ def chains(options: argparse.Namespace) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("action", choices=("run", "choose", "small", "chains"))
+    parser.add_argument("action", choices=("run", "choose", "small", "chains", "large"))
     parser.add_argument("--problems", nargs="+", default=KNOWN, metavar="PROBLEM")
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     parser.add_argument("--size", type=int, default=8)
     options = parser.parse_args()
-    {"run": run, "choose": choose, "small": small, "chains": chains}[options.action](options)
+    actions = {"run": run, "choose": choose, "small": small, "chains": chains, "large": large}
+    actions[options.action](options)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import contextlib
 import os
 import signal
 import threading
+import time
 
 import jax
 import jax.numpy as jnp
@@ -57,14 +58,13 @@ def test_the_mean_stays_in_double_precision(x64):
     assert {mean.constant.dtype, mean.weights.dtype} == {np.dtype(np.float64)}
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_chains_are_fits_with_other_seeds(dtype):
-    fit = {"X_val": X[:60], "y_val": Y[:60]}
-    model = VPBoostRegressor(**FIXED, dtype=dtype, n_chains=3, random_state=5).fit(X[60:], Y[60:], **fit)
+@pytest.mark.parametrize(("dtype", "engine"), [("float32", "numpy"), ("float64", "numpy"), ("float32", "xla")])
+def test_chains_are_fits_with_other_seeds(dtype, engine):
+    fit, options = {"X_val": X[:60], "y_val": Y[:60]}, {**FIXED, "dtype": dtype, "engine": engine}
+    model = VPBoostRegressor(**options, n_chains=3, random_state=5).fit(X[60:], Y[60:], **fit)
     assert model.n_chains_ == 3
     alone = [
-        VPBoostRegressor(**FIXED, dtype=dtype, n_chains=1, random_state=seed_of(5, k)).fit(X[60:], Y[60:], **fit)
-        for k in range(3)
+        VPBoostRegressor(**options, n_chains=1, random_state=seed_of(5, k)).fit(X[60:], Y[60:], **fit) for k in range(3)
     ]
     assert model.ensemble_.n_learners == sum(one.best_iteration_ for one in alone)
     assert model.best_iteration_ == alone[0].best_iteration_
@@ -249,6 +249,41 @@ def test_a_second_chain_learns_from_all_rows(tmp_path):
     np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
     np.testing.assert_allclose(Predictor(tmp_path / "model").predict(X), model.predict(X), atol=1e-5)
     assert loaded.n_chains_ == 1
+
+
+def test_the_second_chain_does_not_depend_on_how_far_it_came_before_the_first_ended():
+    options = {**FIXED, "engine": "xla", "n_chains": 2, "refit_full": True}
+    quick = VPBoostRegressor(**options).fit(X, Y)
+    slow = VPBoostRegressor(**options, callbacks=[lambda progress: time.sleep(0.2)]).fit(X, Y)
+    np.testing.assert_array_equal(slow.predict(X), quick.predict(X))
+    kept = int(np.argmin(slow.evals_result_["validation"])) + 1
+    assert kept < slow.n_iter_  # it could have gone farther
+    by_numpy = VPBoostRegressor(**{**options, "engine": "numpy"}).fit(X, Y)  # which takes one after the other
+    assert by_numpy.ensemble_.n_learners == quick.ensemble_.n_learners == kept
+
+
+@pytest.mark.parametrize("refit_full", [False, True])
+def test_an_error_in_the_first_chain_ends_the_others(refit_full):
+    def fail(progress):
+        if progress.stage == 2:
+            raise ZeroDivisionError("on purpose")
+
+    before = threading.active_count()
+    options = {**FIXED, "n_estimators": 500, "early_stopping_rounds": 500, "engine": "xla"}
+    with pytest.raises(ZeroDivisionError, match="on purpose"):
+        VPBoostRegressor(**options, n_chains=3, refit_full=refit_full, callbacks=[fail]).fit(X, Y)
+    assert threading.active_count() == before
+
+
+def test_ctrl_c_in_the_first_chain_ends_the_others():
+    def interrupt(progress):
+        if progress.stage == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    options = {**FIXED, "n_estimators": 500, "early_stopping_rounds": 500, "engine": "xla"}
+    with pytest.warns(UserWarning, match="interrupted after 4 stages; the model of those"):
+        model = VPBoostRegressor(**options, n_chains=3, callbacks=[interrupt]).fit(X, Y)
+    assert model.n_chains_ == 1
 
 
 def test_validation_data_that_are_given_are_not_trained_on():

@@ -1,8 +1,8 @@
 """What regressor and classifier share: checks, scaling, the fit and raw predictions."""
 
-import time
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -142,14 +142,9 @@ class BaseVPBoost(Chains):
         if interrupted and run.boosted is not None:
             status = f"interrupted after {len(run.scores)} stages, while profiles were compared"
             return self._store(run, run.boosted._replace(status=status), True, [])
-        stopping, began = self._early_stopping(run), time.monotonic()
-        boosted, cut_short = self._boost(run, seed, stopping, start, recall=facts is not None)
-        others: list[Chain] = []
-        if boosted.ensemble.n_learners and not cut_short:
-            others, interrupted = self._other_chains(run, whole, groups, seed, stopping, began)
-            if interrupted:
-                status = f"interrupted after {1 + len(others)} of {run.plan.n_chains} chains"
-                boosted = boosted._replace(status=status)
+        stopping = self._early_stopping(run)
+        first = partial(self._boost, run, seed, stopping, start, recall=facts is not None)
+        boosted, others = self._boost_chains(run, whole, groups, seed, stopping, first)
         return self._store(run, boosted, stopping is not None, others, given=whole is None)
 
     def _learn_targets(self, given: Any, train: Part) -> None:

@@ -5,6 +5,7 @@ the same data, plan and seed alone, so that a fit that goes on makes them anew.
 """
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -58,25 +59,34 @@ def score_of(plan: FitPlan, part: Part, raw: np.ndarray) -> float:
 class Chains(Choosing):
     """How an estimator boosts chains beside the first."""
 
-    def _other_chains(
+    def _boost_chains(
         self,
         first: Run,
         whole: Part | None,
         groups: np.ndarray,
         seed: int,
         stopping: EarlyStopping | None,
-        began: float,
-    ) -> tuple[list[Chain], bool]:
-        """Return those chains that came to their end in time, and whether Ctrl-C came first.
+        boost_first: Callable[[], tuple[Boosted, bool]],
+    ) -> tuple[Boosted, list[Chain]]:
+        """Boost the first chain and those beside it; return it, and those that came to their end in time.
 
-        Unless validation data are given, ``whole`` is what each learns from, or sets other rows aside of.
+        ``boost_first`` also says whether it was cut short; the others then count for nothing. Unless validation data
+        are given, ``whole`` is what each learns from, or sets other rows aside of.
         """
         n_chains, full = first.plan.n_chains, first.plan.profile.refit_full and whole is not None
         if first.plan.profile.refit_full and whole is None and is_auto(self.n_chains):
             n_chains = 1  # without more rows there is nothing to gain
-        n_stages = int(np.nanargmin(first.scores)) + 1 if full else self._most_stages(stopping is not None)
         mine, found = [stopping, *(self.callbacks or [])], {}
-        deadline = began + min((one.seconds for one in mine if isinstance(one, TimeBudget)), default=np.inf)
+        seconds = min((one.seconds for one in mine if isinstance(one, TimeBudget)), default=np.inf)
+        deadline, ended, leader = time.monotonic() + seconds, threading.Event(), []
+
+        def lead() -> bool:
+            try:
+                leader.append(boost_first())
+            finally:
+                ended.set()  # or those that wait for it would wait for ever
+            boosted, cut_short = leader[0]
+            return bool(boosted.ensemble.n_learners) and not cut_short
 
         def boost(chain: int, stopped: Callable[[], bool]) -> None:
             known = [] if full else [one for one in mine if isinstance(one, EarlyStopping)]
@@ -86,22 +96,32 @@ class Chains(Choosing):
                 return stopped() or time.monotonic() >= deadline
 
             def watch(progress: Progress) -> bool:
-                return late() or any([ends_fit(callback, progress) for callback in callbacks])
+                # without rows to score by, it has as many stages as the first one keeps
+                enough = full and ended.is_set() and len(run.scores) >= n_kept(first)
+                return late() or enough or any([ends_fit(callback, progress) for callback in callbacks])
 
             if late():
                 return
             run = Run(first.plan, *self._parts_of_chain(first, whole, groups, seed_of(seed, chain), full))
             try:
-                boosted = run.boost(n_stages, seed_of(seed, chain), watch)
+                boosted = run.boost(self._most_stages(stopping is not None), seed_of(seed, chain), watch)
             except NoScoreError:  # by the chance of the rows set aside
                 return
-            if not late() and (boosted.ensemble.n_learners or not full):
-                found[chain] = chain_of(run, boosted, stopping is not None)
+            if full:
+                ended.wait()
+            if late() or (full and not leader):
+                return
+            kept = chain_of(run, boosted, stopping is not None, n_kept(first) if full else None)
+            if kept.ensemble.n_learners or not full:
+                found[chain] = kept
 
         if self.verbose and n_chains > 1:
-            print(f"boosting {n_chains - 1} more chains", file=sys.stderr)
-        interrupted = n_chains > 1 and side_by_side(range(1, n_chains), first.plan.engine, boost)
-        return [found[chain] for chain in sorted(found)], interrupted
+            print(f"boosting {n_chains} chains", file=sys.stderr)
+        interrupted = side_by_side(range(1, n_chains), first.plan.engine, boost, lead)
+        boosted, others = leader[0][0], [found[chain] for chain in sorted(found)]
+        if interrupted:
+            boosted = boosted._replace(status=f"interrupted after {1 + len(others)} of {n_chains} chains")
+        return boosted, others
 
     def _parts_of_chain(
         self, first: Run, whole: Part | None, groups: np.ndarray, seed: int, full: bool
@@ -121,7 +141,13 @@ class Chains(Choosing):
         return encoded(whole.take(rows[0])), encoded(whole.take(rows[1]))
 
 
-def chain_of(run: Run, boosted: Boosted, at_best: bool) -> Chain:
-    """Return what is kept of a run that came to its end."""
-    n_learners, score = best_of(boosted.history, run.scores if run.held_out is not None else [], at_best)
+def n_kept(first: Run) -> int:
+    """Return the number of stages up to the best of a run that has ended."""
+    return int(np.nanargmin(first.scores)) + 1
+
+
+def chain_of(run: Run, boosted: Boosted, at_best: bool, n_stages: int | None) -> Chain:
+    """Return what is kept of a run that came to its end; no more than so many stages."""
+    scores = run.scores if run.held_out is not None else []
+    n_learners, score = best_of(boosted.history[:n_stages], scores[:n_stages], at_best)
     return Chain(boosted.ensemble.truncate(n_learners), score, full=run.held_out is None)

@@ -14,27 +14,40 @@ from .portfolio import MANY_COLUMNS, SLOW_START, TIE
 from .run import Run
 
 
-def side_by_side(items: Sequence[Any], engine: str, boost: Callable[[Any, Callable[[], bool]], Any]) -> bool:
+def side_by_side(
+    items: Sequence[Any],
+    engine: str,
+    boost: Callable[[Any, Callable[[], bool]], Any],
+    lead: Callable[[], bool] = lambda: True,
+) -> bool:
     """Call ``boost`` for each item, several at once where that is sooner; return whether Ctrl-C ended them early.
 
-    It is given an item and a function that says whether it is to stop.
+    It is given an item and a function that says whether it is to stop. ``lead`` is called in this thread, at the same
+    time or before; the others are in vain if it returns False or raises an error.
     """
-    stop = threading.Event()
     # many small calls of NumPy would only wait for each other: one after the other they are done sooner
-    workers = 1 if engine == "numpy" else min(len(items), os.cpu_count() or 1)
+    at_once = engine != "numpy" and len(items) > 0
+    if not at_once and (not lead() or not items):
+        return False
+    stop, leading = threading.Event(), at_once
     # the engine limits the threads of linear algebra until all are done
-    with using(engine), ThreadPoolExecutor(workers) as pool:
+    with using(engine), ThreadPoolExecutor(min(len(items), os.cpu_count() or 1) if at_once else 1) as pool:
         running = [pool.submit(boost, item, stop.is_set) for item in items]
         try:
-            for future in running:
+            wanted, leading = not at_once or lead(), False
+            for future in running if wanted else ():
                 future.result()
         except BaseException as error:
-            stop.set()
-            for future in running:
-                future.cancel()
-            if not isinstance(error, KeyboardInterrupt):
+            wanted = False
+            if leading or not isinstance(error, KeyboardInterrupt):
                 raise
-    return stop.is_set()
+            return True
+        finally:
+            if not wanted:
+                stop.set()
+                for future in running:
+                    future.cancel()
+    return False
 
 
 def race(runs: list[Run], seed: int, n_stages: int) -> tuple[Run, bool]:
