@@ -79,7 +79,7 @@ def test_optuna_pruning():
 
 
 def test_progress_is_a_few_plain_lines_in_a_pipe(capsys):
-    VPBoostRegressor(**{**EIGHT, "n_estimators": 30}, verbose=1).fit(X, Y)
+    VPBoostRegressor(**{**EIGHT, "n_estimators": 30}, n_chains=1, verbose=1).fit(X, Y)
     printed = capsys.readouterr()
     assert printed.out == ""
     lines = printed.err.strip().splitlines()
@@ -177,7 +177,7 @@ def test_there_are_lines_beside_a_display_that_rich_does_not_share(monkeypatch, 
 
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setattr(callbacks.RichProgress, "start", refuse)
-    VPBoostRegressor(**EIGHT, verbose=1).fit(X, Y)
+    VPBoostRegressor(**EIGHT, n_chains=1, verbose=1).fit(X, Y)
     assert len(capsys.readouterr().err.splitlines()) == 8
     assert not callbacks._bar_shown.locked()
 
@@ -243,7 +243,7 @@ def test_early_stopping_serves_one_fit_after_the_other():
 
 def test_early_stopping_needs_validation_data():
     with pytest.raises(ValueError, match="early stopping needs a validation score, got NaN: give X_val and y_val"):
-        VPBoostRegressor(**EIGHT, callbacks=[EarlyStopping(2)]).fit(X, Y)
+        VPBoostRegressor(**EIGHT, callbacks=[EarlyStopping(2)]).fit(X[:40], Y[:40])
 
 
 def test_a_time_budget_is_for_each_fit():
@@ -259,7 +259,7 @@ def test_a_time_budget_is_for_each_fit():
 def test_pruning_needs_validation_data_and_leaves_nan_to_optuna():
     optuna = pytest.importorskip("optuna", reason="the tuning extra is not installed")
     with pytest.raises(ValueError, match="pruning needs a validation score: give X_val and y_val"):
-        VPBoostRegressor(**EIGHT, callbacks=[OptunaPruning(optuna.create_study().ask())]).fit(X, Y)
+        VPBoostRegressor(**EIGHT, callbacks=[OptunaPruning(optuna.create_study().ask())]).fit(X[:40], Y[:40])
     study = optuna.create_study()
     scores = [0.5, 0.4, float("nan"), *[0.3] * 5]
     trial, coming = study.ask(), iter(scores)

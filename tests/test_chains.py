@@ -111,7 +111,7 @@ def test_automatic_chains():
     small = VPBoostRegressor(max_steps=1, n_estimators=2, width=2, encoding="plain", inherit=0.0, max_features=1.0)
     assert small.fit(X, Y).n_chains_ == CHAINS
     assert small.set_params(early_stopping_rounds=None).fit(X, Y).n_chains_ == 1
-    assert small.set_params(early_stopping_rounds="auto").fit(X[:100], Y[:100]).n_chains_ == 1  # no validation data
+    assert small.set_params(early_stopping_rounds="auto").fit(X[:49], Y[:49]).n_chains_ == 1  # no validation data
     profile = small.profile_
     assert [chains_of(profile, (n, 3), True) for n in (MANY_FOR_CHAINS - 1, MANY_FOR_CHAINS)] == [CHAINS, 1]
     assert chains_of(profile, (500, 8, 8), True) == 1  # images
@@ -273,6 +273,20 @@ def test_an_error_in_the_first_chain_ends_the_others(refit_full):
     with pytest.raises(ZeroDivisionError, match="on purpose"):
         VPBoostRegressor(**options, n_chains=3, refit_full=refit_full, callbacks=[fail]).fit(X, Y)
     assert threading.active_count() == before
+
+
+def test_chains_that_are_done_before_the_first_is_cut_short_do_not_count(tmp_path):
+    def end_late(progress):
+        time.sleep(1)
+        return progress.stage == 1
+
+    options = {**FIXED, "n_estimators": 3, "engine": "xla", "n_chains": 3}
+    model = VPBoostRegressor(**options, callbacks=[end_late]).fit(X, Y)
+    assert (model.n_iter_, model.n_chains_) == (2, 1)
+    nothing = VPBoostRegressor(**options).fit(X, np.zeros(len(X)))  # to be learnt
+    assert (nothing.ensemble_.n_learners, nothing.n_chains_) == (0, 1)
+    nothing.save_model(tmp_path / "model")
+    assert load_model(tmp_path / "model").predict(X).tolist() == [0.0] * len(X)
 
 
 def test_ctrl_c_in_the_first_chain_ends_the_others():

@@ -139,11 +139,12 @@ def test_ctrl_c_while_columns_are_weighed_leaves_a_model(monkeypatch):
     assert np.isfinite(model.predict(X)).all()
 
 
-def test_n_estimators_auto_ends_by_validation_or_after_300():
+def test_n_estimators_auto_ends_by_validation_or_by_the_rate():
     model = VPBoostRegressor()
-    assert (model._most_stages(True), model._most_stages(False)) == (MOST_STAGES, 300)
-    assert VPBoostRegressor(n_estimators=7)._most_stages(True) == 7
-    small = VPBoostRegressor(max_steps=1, width=2).fit(X[:50], Y[:50])
+    assert model._most_stages() == MOST_STAGES
+    assert [model._most_stages(rate) for rate in (0.05, 0.1, 1.0, 5e-324)] == [300, 150, 15, MOST_STAGES]
+    assert [VPBoostRegressor(n_estimators=7)._most_stages(rate) for rate in (None, 0.1)] == [7, 7]
+    small = VPBoostRegressor(max_steps=1, width=2).fit(X[:49], Y[:49])
     assert small.n_iter_ == 300
 
 

@@ -196,7 +196,7 @@ def test_reports_are_about_rows_held_out(table, tmp_path, capsys, reports, monke
 
 def test_reports_of_few_rows_and_of_evaluation(table, tmp_path, capsys, reports):
     few = tmp_path / "few.csv"
-    pd.read_csv(table).head(100).to_csv(few, index=False)
+    pd.read_csv(table).head(40).to_csv(few, index=False)
     command = ["train", few, "--target", "y", "--target", "price", "-o", tmp_path / "m", *QUICK]
     succeed(capsys, *command, "--report", tmp_path / "r.html")
     assert reports.pop()[2] == "the rows trained on (expect larger errors on new ones)"

@@ -218,7 +218,7 @@ def test_the_engine_is_chosen_by_the_length_of_training():
     ]
     assert [engine_of(model, FALLBACK, (rows, 9), True) for rows in (1000, 1001)] == ["numpy", "xla"]
     long = FALLBACK._replace(max_steps=500)
-    assert [engine_of(model, long, (rows, 3), False) for rows in (40, 41)] == ["numpy", "xla"]
+    assert [engine_of(model, long, (rows, 3), False) for rows in (20, 21)] == ["numpy", "xla"]
     # a pilot is short, whatever the steps of its learners
     assert [engine_of(model, long, (rows, 3), False, pilot=True) for rows in (300, 301)] == ["numpy", "xla"]
     assert engine_of(VPBoostRegressor(engine="numpy"), FALLBACK, (10**6, 9), False) == "numpy"

@@ -273,7 +273,7 @@ def test_clone_pickle_and_grid_search():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         search = GridSearchCV(
-            make_pipeline(MinMaxScaler(), VPBoostRegressor(n_estimators=2, max_steps=5)),
+            make_pipeline(MinMaxScaler(), VPBoostRegressor(n_estimators=2, max_steps=5, early_stopping_rounds=None)),
             {"vpboostregressor__width": [2, 3]},
             n_jobs=2,
             cv=2,
@@ -411,7 +411,7 @@ def test_a_metric_that_is_nan_is_named():
     with pytest.raises(ValueError, match="eval_metric='auc' is NaN on the validation data"):
         VPBoostClassifier(**QUICK, eval_metric="auc").fit(X, y, X_val=X[5:20], y_val=y[5:20])
     with pytest.raises(ValueError, match="early stopping needs a validation score"):
-        VPBoostClassifier(**QUICK, callbacks=[EarlyStopping(3)]).fit(X, y)
+        VPBoostClassifier(**QUICK, early_stopping_rounds=None, callbacks=[EarlyStopping(3)]).fit(X, y)
 
 
 def test_numpy_numbers_are_numbers():

@@ -38,7 +38,8 @@ def test_profiles_respect_what_is_fixed_and_the_shape():
         assert of("auto", "auto", "auto", shape) == coarse
     assert profiles(VPBoostClassifier(), (4000, 8)) == coarse
     assert of("fine", "auto", "auto", (500, 80)) == [Profile("fine", 0.3, 1.0)]
-    assert of("auto", "auto", "auto", (199, 8)) == [FALLBACK]
+    assert of("auto", "auto", "auto", (49, 8)) == [FALLBACK]
+    assert profiles(VPBoostClassifier(), (19, 8)) == [FALLBACK] != profiles(VPBoostClassifier(), (20, 8))
     assert {p.encoding for p in of("auto", "auto", "auto", (500, 65))} == {"plain", "quantile"}
     assert of("plain", 0.5, "auto", (500, 8)) == [Profile("plain", 0.5, 1.0), Profile("plain", 0.5, 0.5)]
     assert of("spline", "auto", 0.5, (500, 80)) == [Profile("spline", 0.7, 0.5), Profile("spline", 0.0, 0.5)]
@@ -90,7 +91,7 @@ def test_without_validation_data_some_rows_decide(short_race):
     everything = VPBoostRegressor(**QUICK, early_stopping_rounds=None).fit(X, y)
     assert everything.evals_result_["validation"] == []
     assert len(everything.race_) >= len(PORTFOLIO)
-    small = VPBoostRegressor(**QUICK).fit(X[:150], y[:150])
+    small = VPBoostRegressor(**QUICK).fit(X[:49], y[:49])
     assert small.profile_ == FALLBACK._replace(max_steps=10)
     assert small.evals_result_["validation"] == []
 

@@ -7,7 +7,7 @@ import pytest
 from vpboost import VPBoostClassifier, VPBoostRegressor, load_model
 from vpboost.core.data import prepare
 from vpboost.estimators import base, choosing, parts
-from vpboost.estimators.portfolio import PORTFOLIO
+from vpboost.estimators.portfolio import profiles
 from vpboost.losses import SquaredError
 from vpboost.numerics.blocks import Layout
 from vpboost.numerics.rows import Rows, chunks
@@ -70,7 +70,7 @@ def test_large_tables_are_fitted_and_predicted_in_parts(little_is_much, monkeypa
     target = y if estimator is VPBoostRegressor else (y > 0).astype(int)
     monkeypatch.setattr(choosing, "RACE_ROWS", (200, 60))
     model = estimator(**QUICK, learning_rate=0.5).fit(X, target)
-    assert {p._replace(max_steps=10, learning_rate=0.5) for p in PORTFOLIO} <= set(model.race_)
+    assert {p._replace(max_steps=10, learning_rate=0.5) for p in profiles(model, X.shape)} <= set(model.race_)
     assert model.score(X, target) > 0.5
     few = np.concatenate([model.predict(X[i : i + 100]) for i in range(0, 500, 100)])
     np.testing.assert_allclose(model.predict(X), few, rtol=1e-4, atol=1e-4)

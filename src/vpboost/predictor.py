@@ -146,9 +146,14 @@ def mean_of_chains(content, arrays):
     parts = {name: array[:best] for name, array in arrays.items() if name == "weights" or name.startswith("theta.")}
     more = {name: arrays[f"others.{name}"] for name in parts if f"others.{name}" in arrays}
     parts |= {name: np.concatenate([parts[name], array]) for name, array in more.items()}
-    constant = first * arrays["constant"] + arrays.get("others.constant", np.zeros((0, 1))).sum(axis=0)
+    constants = [*([arrays["constant"]] if first else []), *arrays.get("others.constant", [])]
+    # rounded as the estimator's own
+    constant, weights = (
+        array.astype(content["dtype"]).astype(float)
+        for array in (np.mean(constants, axis=0), parts["weights"] / n_chains)
+    )
     theta = {name.removeprefix("theta."): array for name, array in parts.items() if name != "weights"}
-    return constant / n_chains, parts["weights"] / n_chains, theta
+    return constant, weights, theta
 
 
 def is_missing(value):

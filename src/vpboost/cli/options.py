@@ -156,7 +156,7 @@ def train(part: argparse.ArgumentParser) -> None:
     part.add_argument("--time-limit", type=seconds, metavar="SECONDS", help="stop boosting after this time")
     text = "save the state of the fit here now and then, and go on from it if the file exists"
     part.add_argument("--checkpoint", metavar="FILE", help=text)
-    text = "also write a page with metrics and pictures, on rows held out from training where there are 200 or more"
+    text = "also write a page with metrics and pictures, on rows held out from training where there are enough"
     part.add_argument("--report", metavar="HTML", help=text)
     part.add_argument("--quiet", action="store_true", help="no progress, no summary")
     group = part.add_argument_group("settings of the model")

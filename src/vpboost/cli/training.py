@@ -112,7 +112,7 @@ def split(data: Data, model: Any, options: argparse.Namespace, form: Any, task: 
         held_out = held_out._replace(y=tables.labels_of(held_out.y, task))
         return data, held_out, f"the rows of {options.validation}{use}"
     trained_on = data, None, "the rows trained on (expect larger errors on new ones)"
-    few = rounds is None or (rounds == "auto" and len(data.X) < LEAST_ROWS)
+    few = rounds is None or (rounds == "auto" and len(data.X) < LEAST_ROWS[task == "classification"])
     if options.report is None or few or not 0 < model.validation_fraction < 1:  # of which the fit will complain
         return trained_on
     _, groups = np.unique(tables.pd.util.hash_pandas_object(data.X, index=False), return_inverse=True)

@@ -167,7 +167,8 @@ def averaged(ensembles: Sequence[Ensemble]) -> Ensemble:
         return jnp.concatenate(leaves)[order]
 
     with jax.enable_x64(dtype == jnp.float64), np.errstate(over="ignore"):
-        constant = jax.device_put(np.mean([np.asarray(one.constant) for one in ensembles], axis=0).astype(dtype))
+        constants = [np.asarray(one.constant) for one in ensembles]
+        constant = jax.device_put(np.mean(constants, axis=0, dtype=float).astype(dtype))
         if not full:
             return Ensemble.stack(constant, [])
         structure = eqx.filter(full[0].featurizers, eqx.is_array, inverse=True)

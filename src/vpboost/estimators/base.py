@@ -136,7 +136,7 @@ class BaseVPBoost(Chains):
                 run = self._plan(fix(profile, self), train, held_out, facts.weights)
             except ValueError as error:  # settings and data have been checked
                 raise CheckpointError(f"{resume_from} has a profile that makes no sense: {error}") from error
-            start = restore(run, resume_from, facts, self._facts(run, seed), self._most_stages(True))
+            start = restore(run, resume_from, facts, self._facts(run, seed), self._most_stages())
         else:
             run, interrupted = self._choose_profile(train, groups, held_out, seed)
         if interrupted and run.boosted is not None:
@@ -184,7 +184,8 @@ class BaseVPBoost(Chains):
 
         saves = any(isinstance(callback, Checkpoint) for callback in watching)
         try:
-            n_learners = len(run.scores) if ended else self._most_stages(stopping is not None)
+            rate = None if stopping is not None else float(run.plan.trust_region.rate)
+            n_learners = len(run.scores) if ended else self._most_stages(rate)
             boosted = run.boost(n_learners, seed, watch, start, self._facts(run, seed) if saves else None)
             by_others = any(not isinstance(callback, EarlyStopping) for callback in ending)
             return boosted, by_others or boosted.status.startswith("interrupted")
@@ -229,7 +230,7 @@ class BaseVPBoost(Chains):
         gained = np.array([scores[0], scores[-patience:][0]]) - scores[best]
         if best + 1 >= 0.75 * len(scores) and gained[1] > 0.01 * gained[0]:
             warnings.warn(
-                f"all n_estimators={self._most_stages(True)} stages are done and the validation score was still "
+                f"all n_estimators={self._most_stages()} stages are done and the validation score was still "
                 "improving; raise n_estimators (early stopping ends the fit in time) or learning_rate",
                 ConvergenceWarning,
                 stacklevel=5,

@@ -76,6 +76,7 @@ class Chains(Choosing):
         n_chains, full = first.plan.n_chains, first.plan.profile.refit_full and whole is not None
         if first.plan.profile.refit_full and whole is None and is_auto(self.n_chains):
             n_chains = 1  # without more rows there is nothing to gain
+        rate = None if stopping is not None else float(first.plan.trust_region.rate)
         mine, found = [stopping, *(self.callbacks or [])], {}
         seconds = min((one.seconds for one in mine if isinstance(one, TimeBudget)), default=np.inf)
         deadline, ended, leader = time.monotonic() + seconds, threading.Event(), []
@@ -85,8 +86,7 @@ class Chains(Choosing):
                 leader.append(boost_first())
             finally:
                 ended.set()  # or those that wait for it would wait for ever
-            boosted, cut_short = leader[0]
-            return bool(boosted.ensemble.n_learners) and not cut_short
+            return is_whole(*leader[0])
 
         def boost(chain: int, stopped: Callable[[], bool]) -> None:
             known = [] if full else [one for one in mine if isinstance(one, EarlyStopping)]
@@ -104,7 +104,7 @@ class Chains(Choosing):
                 return
             run = Run(first.plan, *self._parts_of_chain(first, whole, groups, seed_of(seed, chain), full))
             try:
-                boosted = run.boost(self._most_stages(stopping is not None), seed_of(seed, chain), watch)
+                boosted = run.boost(self._most_stages(rate), seed_of(seed, chain), watch)
             except NoScoreError:  # by the chance of the rows set aside
                 return
             if full:
@@ -118,7 +118,7 @@ class Chains(Choosing):
         if self.verbose and n_chains > 1:
             print(f"boosting {n_chains} chains", file=sys.stderr)
         interrupted = side_by_side(range(1, n_chains), first.plan.engine, boost, lead)
-        boosted, others = leader[0][0], [found[chain] for chain in sorted(found)]
+        boosted, others = leader[0][0], [found[chain] for chain in sorted(found) if is_whole(*leader[0])]
         if interrupted:
             boosted = boosted._replace(status=f"interrupted after {1 + len(others)} of {n_chains} chains")
         return boosted, others
@@ -139,6 +139,11 @@ class Chains(Choosing):
         if rows is None:
             return first.train, first.held_out
         return encoded(whole.take(rows[0])), encoded(whole.take(rows[1]))
+
+
+def is_whole(boosted: Boosted, cut_short: bool) -> bool:
+    """Say whether a first chain is one to add others to."""
+    return bool(boosted.ensemble.n_learners) and not cut_short
 
 
 def n_kept(first: Run) -> int:

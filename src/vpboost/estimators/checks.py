@@ -186,7 +186,7 @@ class Checks(Settings):
             if len(target) != inputs.shape[0]:
                 raise ValueError(f"X_val and y_val must have as many rows, got {inputs.shape[0]} and {len(target)}")
             return data, Part(inputs, target, self._check_weight(w_val, y_val, len(target), "sample_weight_val"))
-        too_few = self.early_stopping_rounds == "auto" and data.n_rows < LEAST_ROWS
+        too_few = self.early_stopping_rounds == "auto" and data.n_rows < LEAST_ROWS[self._is_classifier]
         if self.early_stopping_rounds is None or too_few:
             return data, None
         parts = hold_out(data.target, groups, self.validation_fraction, seed, self._is_classifier)

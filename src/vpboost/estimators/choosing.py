@@ -17,7 +17,6 @@ from .parts import Part, hold_out
 from .plan import FitPlan, chains_of, engine_of, learner_factory, rate_of, training_of, trust_region_of
 from .portfolio import (
     FALLBACK,
-    LEAST_ROWS,
     PILOT_RATE,
     PILOT_STAGES,
     RACE_ROWS,
@@ -36,8 +35,11 @@ from .run import Run
 #: Profiles for responses without noise are tried where the best of the others leaves at most these parts of the
 #: targets' variance unexplained: the first up to ``SMALL`` training rows, the second up to ``MOST_SMOOTH_ROWS``.
 SMALL, MOST_SMOOTH_ROWS, WORTH_TRYING = 2000, 20_000, (0.4, 0.02)
-#: Learners of the first look at columns see so many of them, about; a look at several at once may miss what each does.
-FEW_COLUMNS, LOOKING_STAGES = 3, 60
+#: With fewer training rows, validation data are too few to tell a response without noise.
+LEAST_SMOOTH_ROWS = 80
+#: Learners of the second look at columns see so many of them, about; a look at all at once may miss what each does. Not
+#: where weights by the first look have brought the loss below this part of what it was.
+FEW_COLUMNS, LOOKING_STAGES, FOUND = 3, 60, 0.3
 #: How often columns are weighed anew at the most, the fewest columns for it, rows that tell their weights, and the
 #: least weight.
 ROUNDS, LEAST_COLUMNS, WEIGHING_ROWS, LEAST_WEIGHT = 3, 4, 512, 1e-3
@@ -139,7 +141,7 @@ class Choosing(Checks):
 
     def _smooth_choices(self, train: Part, others: list[Profile]) -> list[Profile]:
         """Return the profiles for responses without noise, if this may be one."""
-        table = len(np.shape(train.inputs)) == 2 and LEAST_ROWS <= train.n_rows <= MOST_SMOOTH_ROWS
+        table = len(np.shape(train.inputs)) == 2 and LEAST_SMOOTH_ROWS <= train.n_rows <= MOST_SMOOTH_ROWS
         return smooth_profiles(self, others) if table and isinstance(self.loss_, SquaredError) else []
 
     def _race(
@@ -179,6 +181,8 @@ class Choosing(Checks):
         for first in (run, look):
             current = first
             if first is look:
+                if best.best_score < FOUND * run.best_score:
+                    break
                 _, interrupted = race([look], seed, LOOKING_STAGES)
             for _ in range(ROUNDS):
                 weights = None if interrupted else weights_of(current)

@@ -4,7 +4,7 @@ PARAMETERS = """Parameters
     ----------
     n_estimators : int or "auto", default="auto"
         Stages of boosting at the most; early stopping may use fewer. "auto" goes on while the validation score
-        improves, up to 1,000 stages, and does 300 without validation data.
+        improves, up to 1,000 stages; without validation data it does 15 over the boosting rate.
     learning_rate : float or "auto", default="auto"
         Boosting rate in (0, 1]: the fraction of each learner that is added. Smaller with more stages generalises
         better. "auto" is 0.1, and 0.05 below 2,000 training rows; twice that where a regressor averages several chains
@@ -38,9 +38,10 @@ PARAMETERS = """Parameters
         What the learners see of each numeric column: its standardised value ("plain"), also its normal score
         ("quantile": for heavy tails), or also smooth steps between its quantiles ("spline": 16 at the most, for rough
         functions; "fine": 64). "auto", here and in the next two, races the combinations of the portfolio, seven at the
-        most, for ten stages on the validation data and takes the best (with 200 training rows or more; "plain", 0.8
-        and 1 below and above a million rows). With squared error, profiles for responses without noise race, too: of
-        up to 2,000 training rows, and up to 20,000 where the others leave at most 0.02 of the variance unexplained.
+        most, for ten stages on the validation data and takes the best (with 50 training rows or more, 20 for
+        classifiers; "plain", 0.8 and 1 below and above a million rows). With squared error, profiles for responses
+        without noise race, too: of 80 to 2,000 training rows, and up to 20,000 where the others leave at most 0.02 of
+        the variance unexplained.
     inherit : float or "auto", default="auto"
         Where a learner starts, in [0, 1): this part of the last learner's parameters plus the rest of a fresh draw.
         0 starts afresh; 0.8 suits large tables.

@@ -26,7 +26,7 @@ CHAINS, MANY_FOR_CHAINS = 4, 20_000
 #: to compile its programs; fewer where the outputs are coupled (several classes).
 SHORT, SHORT_IF_COUPLED = 150_000, 30_000
 #: Learners of so many steps make long fits, at which XLA is three times as fast: less work then repays compilation.
-MANY_STEPS, SHORT_IF_MANY = 100, 20_000
+MANY_STEPS, SHORT_IF_MANY = 100, 10_000
 #: With at least twice as many outputs of squared error, learners are trained on so many combinations of them.
 SKETCH = 32
 

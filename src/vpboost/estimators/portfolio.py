@@ -67,8 +67,9 @@ FALLBACK = Profile("plain", 0.8, 1.0)
 
 #: Chains at the most.
 MOST_CHAINS = 1000
-#: Smaller tables are not worth a race: too few rows to judge by.
-LEAST_ROWS = 200
+#: Smaller tables are not worth a race, nor validation data: too few rows to judge by. The second is of classifiers,
+#: which soon are too sure of themselves without.
+LEAST_ROWS = 50, 20
 #: An encoding of more columns than this would be too wide, or hardly finer than the other.
 MOST_COLUMNS = {"spline": 64, "fine": 32}
 #: The fine encoding is for regression on so many training rows: fewer do not fill its bins.
@@ -178,7 +179,7 @@ def profiles(settings: Any, shape: tuple[int, ...]) -> list[Profile]:
             raise ValueError(f"encoding={encoding!r} and max_features={max_features!r} are for tables; X holds images")
         return [fix(Profile("plain", 0.0, None), settings)._replace(max_features=None)]
 
-    if shape[0] < LEAST_ROWS:
+    if shape[0] < LEAST_ROWS[settings._is_classifier]:
         return [fallback(settings)]
     allowed = [p for p in PORTFOLIO if shape[1] <= MOST_COLUMNS.get(p.encoding, shape[1])]
     if shape[0] > MOST_ENCODED_ROWS:

@@ -1,6 +1,7 @@
 """The parameters of the estimators: their names, defaults and checks."""
 
 import inspect
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,8 +15,9 @@ from .metrics import score_function
 from .plan import factory_of, rate_of, training_of, trust_region_of
 from .portfolio import Profile, check_choices, fallback, is_auto
 
-#: What n_estimators="auto" means when validation data end the fit, and without.
-MOST_STAGES, STAGES_WITHOUT_VALIDATION = 1000, 300
+#: What n_estimators="auto" means: so many stages at the most, and so many over the boosting rate without validation
+#: data, after which hardly anything is left of the first residuals that learners can explain.
+MOST_STAGES, ALL_OF_IT = 1000, 15
 
 
 class Settings(BaseEstimator):
@@ -75,7 +77,7 @@ class Settings(BaseEstimator):
         """Raise an error that names the parameter if one makes no sense; return the loss where it is known already."""
         if not is_auto(self.n_estimators):
             check_count("n_estimators", self.n_estimators)
-        if self.warm_start and hasattr(self, "boosted_") and self._most_stages(True) < self.n_iter_:
+        if self.warm_start and hasattr(self, "boosted_") and self._most_stages() < self.n_iter_:
             raise ValueError(
                 f"n_estimators={self.n_estimators} must be at least the {self.n_iter_} stages already fitted when "
                 "warm_start=True"
@@ -107,10 +109,10 @@ class Settings(BaseEstimator):
         score_function(self.eval_metric, self._is_classifier)
         return self._named_loss()
 
-    def _most_stages(self, validated: bool) -> int:
-        """Return the number of stages at the most; validation data tell when to end."""
+    def _most_stages(self, rate: float | None = None) -> int:
+        """Return the number of stages at the most, at this boosting rate where no validation data tell when to end."""
         if is_auto(self.n_estimators):
-            return MOST_STAGES if validated else STAGES_WITHOUT_VALIDATION
+            return MOST_STAGES if rate is None else math.ceil(min(ALL_OF_IT / rate, MOST_STAGES))
         return int(self.n_estimators)
 
 

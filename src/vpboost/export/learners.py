@@ -20,7 +20,7 @@ def ensemble(
         return graph("Add", graph("MatMul", graph("Flatten", x), graph.constant(zeros)), graph.constant(constant))
     if description["type"] == "WithBias":
         # the feature that is always one: its weights are part of the constant
-        constant, weights = constant + weights[:, -1].sum(axis=0), weights[:, :-1]
+        constant, weights = constant + weights[:, -1].sum(axis=0, dtype=float), weights[:, :-1]
         description, theta = description["featurizer"], inner(theta)
     flat = weights.reshape(-1, weights.shape[-1])
     if kind_described(description).of_images:
