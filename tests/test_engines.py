@@ -181,7 +181,7 @@ def test_resuming_with_numpy_gives_the_same_bits(dtype):
 @pytest.mark.parametrize(
     ("estimator", "y"),
     [
-        (VPBoostRegressor(n_estimators=3), lambda x: x[:, 0] ** 2),
+        (VPBoostRegressor(n_estimators=3, max_steps=20), lambda x: x[:, 0] ** 2),
         (VPBoostRegressor(**PLAIN, n_estimators=3, max_steps=20, loss="quantile"), lambda x: x[:, 0] ** 2),
         (VPBoostRegressor(**PLAIN, n_estimators=3, max_steps=20), lambda x: np.stack([x[:, 0], x[:, 1] ** 2], axis=1)),
         (VPBoostRegressor(**PLAIN, n_estimators=3, max_steps=20), lambda x: np.tanh(x @ np.ones((4, 70)))),  # a sketch

@@ -30,6 +30,8 @@ from .saving import save_model
 #: What part of the score an improvement must be, for each stage that early stopping waits for it by itself: smooth
 #: responses without noise improve for ever by less and less.
 LEAST_GAIN = 2e-4
+#: A mean loss (targets are of order one) that leaves nothing to learn.
+NOTHING = 1e-5
 
 
 class BaseVPBoost(Chains):
@@ -197,8 +199,8 @@ class BaseVPBoost(Chains):
         """Set the fitted attributes."""
         if boosted.status.startswith("interrupted"):
             warnings.warn(f"fit {boosted.status}; the model of those is kept", UserWarning, stacklevel=4)
-        target = run.train.scaled
-        if boosted.history and not boosted.ensemble.n_learners and (target != target[:1]).any():
+        target, left = run.train.scaled, boosted.history[-1].loss if boosted.history else 0.0
+        if not left <= NOTHING and not boosted.ensemble.n_learners and (target != target[:1]).any():
             warnings.warn(
                 "no learner was accepted: the model predicts a constant (is nothing to be learnt from X, or does the "
                 "featurizer, the activation or the loss give NaN?)",
