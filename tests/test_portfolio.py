@@ -248,5 +248,6 @@ def test_learners_of_half_the_columns_have_a_start(loss, n_columns, start):
     whole, half = Profile("plain", 0.8, 1.0), Profile("plain", 0.7, 0.5)
     assert race.standing(runner(2.0, whole)) == race.standing(runner(2.0, whole._replace(max_features=None))) == 2.0
     np.testing.assert_allclose(race.standing(runner(2.0, half)), 2.0 - 2 * start)
+    np.testing.assert_allclose(race.standing(runner(2.0, whole._replace(encoding="fine"))), 1.9)
     # a tenth of a metric, which may be below zero: the lower, the better
     np.testing.assert_allclose(race.standing(runner(-2.0, half, metric=np.mean)), -2.2)

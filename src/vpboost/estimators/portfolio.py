@@ -97,6 +97,8 @@ TIE = 0.004, 0.02
 #: Learners that see some columns only are slower to begin with: they win when behind by up to this part of the score;
 #: the second is of classifiers of so many columns or more, which they suit.
 SLOW_START, MANY_COLUMNS = (0.1, 0.6), 8
+#: The same of the fine encoding, whose learners start nearly afresh.
+FINE_START = 0.05
 
 
 def is_auto(value: Any) -> bool:
