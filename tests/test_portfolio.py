@@ -240,14 +240,15 @@ def test_bad_choices_are_named(options, message):
     [(SquaredError(), 20, 0.1), (BinaryCrossEntropy(), 7, 0.1), (MulticlassCrossEntropy(3), 8, 0.6)],
 )
 def test_learners_of_half_the_columns_have_a_start(loss, n_columns, start):
-    def runner(score, profile, metric=None):
+    def runner(score, profile, metric=None, n_rows=race.MANY_TO_RACE - 1):
         columns = SimpleNamespace(sources_=np.arange(n_columns))
         plan = SimpleNamespace(encoder=columns, profile=profile, loss=loss, metric=metric)
-        return SimpleNamespace(plan=plan, best_score=score)
+        return SimpleNamespace(plan=plan, best_score=score, train=SimpleNamespace(n_rows=n_rows))
 
     whole, half = Profile("plain", 0.8, 1.0), Profile("plain", 0.7, 0.5)
     assert race.standing(runner(2.0, whole)) == race.standing(runner(2.0, whole._replace(max_features=None))) == 2.0
     np.testing.assert_allclose(race.standing(runner(2.0, half)), 2.0 - 2 * start)
+    assert race.standing(runner(2.0, half, n_rows=race.MANY_TO_RACE)) == 2.0
     np.testing.assert_allclose(race.standing(runner(2.0, whole._replace(encoding="fine"))), 1.9)
     # a tenth of a metric, which may be below zero: the lower, the better
     np.testing.assert_allclose(race.standing(runner(-2.0, half, metric=np.mean)), -2.2)

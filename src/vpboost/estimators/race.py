@@ -10,7 +10,7 @@ import numpy as np
 
 from ..engine import using
 from ..losses import BinaryCrossEntropy, MulticlassCrossEntropy
-from .portfolio import FINE_START, MANY_COLUMNS, SLOW_START, TIE
+from .portfolio import FINE_START, MANY_COLUMNS, MANY_TO_RACE, SLOW_START, TIE
 from .run import Run
 
 
@@ -71,6 +71,8 @@ def standing(run: Run) -> float:
     """Return the score of a run in the race, lower is better; learners that are slow to begin with have a start."""
     if (run.plan.profile.max_features or 1.0) == 1:
         return run.best_score - (FINE_START if run.plan.profile.encoding == "fine" else 0.0) * abs(run.best_score)
+    if run.train.n_rows >= MANY_TO_RACE:
+        return run.best_score
     # a loss, not a metric, of which a part may mean nothing
     classes = isinstance(run.plan.loss, BinaryCrossEntropy | MulticlassCrossEntropy) and run.plan.metric is None
     start = SLOW_START[classes and len(np.unique(run.plan.encoder.sources_)) >= MANY_COLUMNS]
