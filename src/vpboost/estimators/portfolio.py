@@ -95,8 +95,8 @@ RACE_ROWS = 60_000, 20_000
 #: itself (most of the gain may be what every profile finds at once).
 TIE = 0.004, 0.02
 #: Learners that see some columns only are slower to begin with: they win when behind by up to this part of the score;
-#: the second is of classifiers of so many columns or more, which they suit. Not with so many training rows, of which the
-#: race tells the truth.
+#: the second is of classifiers of so many columns or more, which they suit. Not with so many training rows, of which
+#: the race tells the truth.
 SLOW_START, MANY_COLUMNS, MANY_TO_RACE = (0.1, 0.6), 8, 20_000
 #: The same of the fine encoding, whose learners start nearly afresh.
 FINE_START = 0.05
