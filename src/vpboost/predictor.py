@@ -147,11 +147,9 @@ def mean_of_chains(content, arrays):
     more = {name: arrays[f"others.{name}"] for name in parts if f"others.{name}" in arrays}
     parts |= {name: np.concatenate([parts[name], array]) for name, array in more.items()}
     constants = [*([arrays["constant"]] if first else []), *arrays.get("others.constant", [])]
-    # rounded as the estimator's own
-    constant, weights = (
-        array.astype(content["dtype"]).astype(float)
-        for array in (np.mean(constants, axis=0), parts["weights"] / n_chains)
-    )
+    constant, weights = np.mean(constants, axis=0), parts["weights"] / n_chains
+    if content["dtype"] == "float32":  # rounded as the estimator's own
+        constant, weights = (array.astype(np.float32).astype(float) for array in (constant, weights))
     theta = {name.removeprefix("theta."): array for name, array in parts.items() if name != "weights"}
     return constant, weights, theta
 
