@@ -25,6 +25,7 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
 from vpboost import MLP, ConvNet, ModelFileError, VPBoostClassifier, VPBoostRegressor
 from vpboost.callbacks import Checkpoint
@@ -335,6 +336,7 @@ if __name__ == "__main__":
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     warnings.simplefilter("error")
+    warnings.simplefilter("ignore", ConvergenceWarning)  # fits are short
     print(dict(fuzz(options.count, options.seed)), file=sys.stdout)
     with tempfile.TemporaryDirectory() as folder:
         print("checkpoints:", dict(fuzz_checkpoints(options.count // 4, options.seed, folder)))
