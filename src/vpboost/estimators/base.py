@@ -186,8 +186,7 @@ class BaseVPBoost(Chains):
 
         saves = any(isinstance(callback, Checkpoint) for callback in watching)
         try:
-            rate = None if stopping is not None else float(run.plan.trust_region.rate)
-            n_learners = len(run.scores) if ended else self._most_stages(rate)
+            n_learners = len(run.scores) if ended else self._stages_of(run, stopping)
             boosted = run.boost(n_learners, seed, watch, start, self._facts(run, seed) if saves else None)
             by_others = any(not isinstance(callback, EarlyStopping) for callback in ending)
             return boosted, by_others or boosted.status.startswith("interrupted")

@@ -76,7 +76,6 @@ class Chains(Choosing):
         n_chains, full = first.plan.n_chains, first.plan.profile.refit_full and whole is not None
         if first.plan.profile.refit_full and whole is None and is_auto(self.n_chains):
             n_chains = 1  # without more rows there is nothing to gain
-        rate = None if stopping is not None else float(first.plan.trust_region.rate)
         mine, found = [stopping, *(self.callbacks or [])], {}
         seconds = min((one.seconds for one in mine if isinstance(one, TimeBudget)), default=np.inf)
         deadline, ended, leader = time.monotonic() + seconds, threading.Event(), []
@@ -104,7 +103,7 @@ class Chains(Choosing):
                 return
             run = Run(first.plan, *self._parts_of_chain(first, whole, groups, seed_of(seed, chain), full))
             try:
-                boosted = run.boost(self._most_stages(rate), seed_of(seed, chain), watch)
+                boosted = run.boost(self._stages_of(first, stopping), seed_of(seed, chain), watch)
             except NoScoreError:  # by the chance of the rows set aside
                 return
             if full:
@@ -122,6 +121,10 @@ class Chains(Choosing):
         if interrupted:
             boosted = boosted._replace(status=f"interrupted after {1 + len(others)} of {n_chains} chains")
         return boosted, others
+
+    def _stages_of(self, run: Run, stopping: EarlyStopping | None) -> int:
+        """Return the number of stages of a run at the most."""
+        return self._most_stages(None if stopping is not None else float(run.plan.trust_region.rate))
 
     def _parts_of_chain(
         self, first: Run, whole: Part | None, groups: np.ndarray, seed: int, full: bool
