@@ -248,6 +248,20 @@ def test_every_optimizer_lowers_the_objective(optimizer, x64):
     assert learner.objective[-1] < learner.objective[0]
 
 
+@pytest.mark.parametrize("optimizer", ["adam", "nadam", "rmsprop", "lion"])
+def test_training_does_not_depend_on_the_size_of_the_gradient(optimizer, x64):
+    """Late in boosting residuals are small; θ must move as before, and w in proportion."""
+    x, derivatives, module = problem()
+    small = eqx.tree_at(lambda d: d.gradient, derivatives, 1e-5 * derivatives.gradient)
+    training = Training(max_steps=30, optimizer=optimizer)
+    one, other = (
+        learn(jax.random.key(1), stack(module), x, d, jnp.asarray(1e-6), training) for d in (derivatives, small)
+    )
+    for mine, yours in zip(*map(jax.tree.leaves, (one.featurizer, other.featurizer)), strict=True):
+        np.testing.assert_allclose(mine, yours, rtol=1e-4)
+    np.testing.assert_allclose(1e-5 * one.weights, other.weights, rtol=1e-3)
+
+
 @pytest.mark.slow
 def test_large_softmax_training_by_conjugate_gradients_agrees_with_the_direct_solver(x64):
     x, derivatives, module = problem("softmax", n_rows=100)

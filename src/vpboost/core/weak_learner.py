@@ -51,12 +51,15 @@ METHODS = {
     "vp_start_end": Solves(start=True, every=False, end=True),
 }
 
+#: What optimisers add to the size of slopes. The objective is as small as the squared gradient: beside Optax's 1e-8,
+#: its slopes vanish where the ensemble is accurate, and later learners would hardly be trained.
+TINY = 1e-20
 OPTIMIZERS: dict[str, Callable[[], optax.GradientTransformation]] = {
-    "adam": optax.scale_by_adam,
-    "nadam": partial(optax.scale_by_adam, nesterov=True),
+    "adam": partial(optax.scale_by_adam, eps=TINY),
+    "nadam": partial(optax.scale_by_adam, eps=TINY, nesterov=True),
     "radam": optax.scale_by_radam,
     "lion": optax.scale_by_lion,
-    "rmsprop": optax.scale_by_rms,
+    "rmsprop": partial(optax.scale_by_rms, eps=TINY, eps_in_sqrt=False),
     "momentum": partial(optax.trace, decay=0.9),
     "sgd": optax.identity,
 }
