@@ -10,13 +10,13 @@ from ..core.data import evenly_spaced
 from ..core.ensemble import mean_squared_slopes
 from ..engine import using
 from ..losses import SquaredError
+from ..numerics.lengths import inverse_lengths
 from ..tables.encoder import InputEncoder
 from .checks import Checks
 from .metrics import Score, score_function
 from .parts import Part, hold_out
 from .plan import FitPlan, chains_of, engine_of, learner_factory, rate_of, training_of, trust_region_of
 from .portfolio import (
-    FALLBACK,
     PILOT_RATE,
     PILOT_STAGES,
     RACE_ROWS,
@@ -34,15 +34,13 @@ from .run import Run
 
 #: Profiles for responses without noise are tried where the best of the others leaves at most these parts of the
 #: targets' variance unexplained: the first up to ``SMALL`` training rows, the second up to ``MOST_SMOOTH_ROWS``.
-SMALL, MOST_SMOOTH_ROWS, WORTH_TRYING = 2000, 20_000, (0.4, 0.02)
+SMALL, MOST_SMOOTH_ROWS, WORTH_TRYING = 2000, 20_000, (0.8, 0.02)
 #: With fewer training rows, validation data are too few to tell a response without noise.
 LEAST_SMOOTH_ROWS = 80
-#: Learners of the second look at columns see so many of them, about; a look at all at once may miss what each does. Not
-#: where weights by the first look have brought the loss below this part of what it was.
-FEW_COLUMNS, LOOKING_STAGES, FOUND = 3, 60, 0.3
-#: How often columns are weighed anew at the most, the fewest columns for it, rows that tell their weights, and the
-#: least weight.
-ROUNDS, LEAST_COLUMNS, WEIGHING_ROWS, LEAST_WEIGHT = 3, 4, 512, 1e-3
+#: How often columns are weighed anew at the most: as long as the score falls below this part of what it was.
+ROUNDS, ENOUGH = 3, 0.98
+#: The fewest columns for it, rows that tell their weights by derivatives, and the least weight.
+LEAST_COLUMNS, WEIGHING_ROWS, LEAST_WEIGHT = 4, 512, 1e-3
 
 
 class Choosing(Checks):
@@ -128,7 +126,7 @@ class Choosing(Checks):
     ) -> tuple[Run, bool]:
         """Return the better one of the winner so far and the best profile for responses without noise."""
         other, interrupted = self._race(smooth, train, held_out, seed, SMOOTH_STAGES, SMOOTH_RATE)
-        if not interrupted and other.plan.profile.relevance and weights_of(other) is not None:
+        if not interrupted and other.plan.profile.relevance:
             other, interrupted = self._weigh_columns(other, smooth, train, held_out, seed)
         if interrupted:
             return best, True
@@ -170,44 +168,38 @@ class Choosing(Checks):
     ) -> tuple[Run, bool]:
         """Return a pilot whose inputs are weighed by what depends on them, if it validates better than ``run``.
 
-        Weights follow from the derivatives of a pilot, and those of the next pilot from it. The first look is by the
-        run itself, the second by learners that see few columns each: among many columns they find what others miss.
+        Weights follow from the likelihood of the targets, then from the derivatives of the best pilot, and those of the
+        next pilot from it. ``rivals`` are other profiles, which may gain more by the same weights.
         """
-        profile, n_columns, best = run.plan.profile, len(run.plan.encoder.numeric_), run
-        few = FALLBACK._replace(
-            inherit=0.0, max_features=min(FEW_COLUMNS / max(n_columns, 1), 1.0), activation=profile.activation
-        )
-        look, interrupted = self._pilot(self._plan(few, train, held_out), few, PILOT_RATE), False
-        for first in (run, look):
-            current = first
-            if first is look:
-                if best.best_score < FOUND * run.best_score:
-                    break
-                _, interrupted = race([look], seed, LOOKING_STAGES)
-            for _ in range(ROUNDS):
-                weights = None if interrupted else weights_of(current)
-                if weights is None:
-                    break
-                trial, interrupted = self._try_weights(profile, weights, train, held_out, seed)
-                if trial.best_score < best.best_score:
-                    best = trial
-                if current is not first and trial.best_score > 0.98 * current.best_score:
-                    break
-                current = trial
-        weights = best.plan.encoder.weights_
-        for other in rivals:  # which may gain more by them
-            if other != profile and weights is not None and not interrupted:
-                trial, interrupted = self._try_weights(other, weights, train, held_out, seed)
-                best = trial if trial.best_score < best.best_score else best
+        choices, weights = list(dict.fromkeys([run.plan.profile, *rivals])), likely_weights(run)
+        best, interrupted = run, False
+        if weights is not None:
+            best, interrupted = self._try_weights(choices, weights, run, train, held_out, seed)
+        for _ in range(ROUNDS):
+            derived = None if interrupted else weights_of(best)
+            if derived is None:
+                break
+            before, (best, interrupted) = (
+                best,
+                self._try_weights([best.plan.profile], derived, best, train, held_out, seed),
+            )
+            if best.best_score > ENOUGH * before.best_score:
+                break
+        weighed = best.plan.encoder.weights_
+        others = [profile for profile in choices if profile != best.plan.profile]
+        if others and not interrupted and weighed is not None and weighed is not weights:
+            best, interrupted = self._try_weights(others, weighed, best, train, held_out, seed)
         self.race_[best.plan.profile] = best.best_score
         return best, interrupted
 
     def _try_weights(
-        self, profile: Profile, weights: np.ndarray, train: Part, held_out: Part, seed: int
+        self, choices: list[Profile], weights: np.ndarray, best: Run, train: Part, held_out: Part, seed: int
     ) -> tuple[Run, bool]:
-        """Return a pilot with these weights of columns, and whether Ctrl-C came first."""
-        trial = self._pilot(self._plan(profile, train, held_out, weights), profile, SMOOTH_RATE)
-        return trial, race([trial], seed, SMOOTH_STAGES)[1]
+        """Return the best of pilots with these weights of columns and of the best so far, and whether Ctrl-C came."""
+        planned = self._plan(choices[0], train, held_out, weights)
+        pilots = [self._pilot(planned, profile, SMOOTH_RATE) for profile in choices]
+        trial, interrupted = race(pilots, seed, SMOOTH_STAGES)
+        return min(best, trial, key=lambda run: run.best_score), interrupted
 
 
 def unexplained(run: Run) -> float:
@@ -217,18 +209,35 @@ def unexplained(run: Run) -> float:
     return 2 * min(losses, default=np.inf) / max(float(np.mean(target**2)) * (target.size / len(target)), 1e-300)
 
 
+def likely_weights(run: Run) -> np.ndarray | None:
+    """Return the weights of numeric columns by the likelihood of targets of squared error (see ``weights_of``)."""
+    if not may_weigh(run.plan.encoder) or not isinstance(run.plan.loss, SquaredError):
+        return None
+    with using("numpy"):
+        inverse = inverse_lengths(np.asarray(run.train.inputs), np.asarray(run.train.scaled))
+    return None if inverse is None else beside_largest(inverse[: len(run.plan.encoder.numeric_)])
+
+
 def weights_of(run: Run) -> np.ndarray | None:
     """Return the weights of numeric columns: how strongly predictions depend on each, beside the strongest.
 
     None where weights are of no use: few columns, or columns that enter in other ways, too.
     """
     encoder, boosted = run.plan.encoder, run.boosted
-    if boosted is None or not boosted.ensemble.n_learners or encoder.extras_ or len(encoder.numeric_) < LEAST_COLUMNS:
+    if boosted is None or not boosted.ensemble.n_learners or not may_weigh(encoder):
         return None
     rows = np.asarray(evenly_spaced(run.train.inputs, WEIGHING_ROWS), run.plan.dtype)
     with jax.enable_x64(rows.dtype == np.float64), using(run.plan.engine):
         squares = mean_squared_slopes(boosted.ensemble, jax.device_put(np.ascontiguousarray(rows.T)))
         strength = np.sqrt(np.asarray(squares)) * rows.std(axis=0)
-    if not np.isfinite(strength).all() or not strength.max() > 0:
-        return None
-    return np.maximum(strength[: len(encoder.numeric_)] / strength.max(), LEAST_WEIGHT)
+    return beside_largest(strength[: len(encoder.numeric_)]) if np.isfinite(strength).all() else None
+
+
+def may_weigh(encoder: InputEncoder) -> bool:
+    """Say whether weights of columns are of use: not for few columns, nor where columns enter in other ways, too."""
+    return not encoder.extras_ and len(encoder.numeric_) >= LEAST_COLUMNS
+
+
+def beside_largest(strength: np.ndarray) -> np.ndarray | None:
+    """Return weights of columns; None where none depends on any."""
+    return np.maximum(strength / strength.max(), LEAST_WEIGHT) if strength.max() > 0 else None

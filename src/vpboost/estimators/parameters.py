@@ -48,15 +48,16 @@ PARAMETERS = """Parameters
     max_features : float, "auto" or None, default="auto"
         Part of the columns that each learner sees, in (0, 1]; small values suit small noisy tables. None is 1.
     relevance : bool or "auto", default="auto"
-        Weigh columns, in the "plain" encoding, by how strongly a few quick stages found predictions to depend on them,
-        if that validates better. Helps where many columns matter little. "auto" tries it for responses without noise.
+        Weigh columns, in the "plain" encoding, by how strongly targets depend on them (by correlation lengths, with
+        squared error, then by derivatives of a few quick stages), if that validates better. Helps where many columns
+        matter little. "auto" tries it for responses without noise.
     candidates : int, default=1
         Initialisations trained side by side at each stage, of which the best is kept.
     n_chains : int or "auto", default="auto"
         Fits whose mean is the model. They differ in their seeds and, unless validation data are given, in the rows that
         validate: together they learn from nearly all rows. History, scores, callbacks and checkpoints are those of the
         first; the others follow if no callback but early stopping ends it. "auto" is 4 below 20,000 training rows of a
-        table (2 for classifiers above 2,000) if validation data end the fit, else 1; with ``refit_full`` 2 below 2,000
+        table (2 for classifiers above 2,000) if validation data end the fit, else 1; with ``refit_full`` 3 below 2,000
         rows, else 1. A fit that goes on by ``warm_start`` makes the others anew; for many short ones, set 1.
     refit_full : bool or "auto", default="auto"
         Let the other chains learn from all rows, those set aside for the first, too, for as many stages as the first

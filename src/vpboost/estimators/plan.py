@@ -88,7 +88,7 @@ def chains_of(profile: Profile, shape: tuple[int, ...], validated: bool, classes
         return 1
     few = shape[0] < FEW_TO_LEARN_FROM
     if profile.refit_full:
-        return 2 if few else 1
+        return 3 if few else 1
     return CHAINS if few or not classes else CHAINS // 2  # each takes long
 
 

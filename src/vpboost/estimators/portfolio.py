@@ -55,7 +55,7 @@ PORTFOLIO = (
     Profile("spline", 0.0, 1.0),
     Profile("fine", 0.3, 1.0),
 )
-#: For responses without noise, after the race between the others. All rows count: a second chain learns from them.
+#: For responses without noise, after the race between the others. All rows count: other chains learn from them.
 SMOOTH = (
     Profile("plain", 0.8, 1.0, "silu", 0.4, 200, 0.1, 1e-10, 0.0, "float64", True, 20, None, True),
     Profile("plain", 0.8, 1.0, "tanh", 1.0, 200, 0.1, 1e-10, 0.0, "float64", True, 20, None, True),
