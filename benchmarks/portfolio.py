@@ -2,6 +2,7 @@
 
     VPBOOST_DATA=path/to/data python benchmarks/portfolio.py run      # an hour or two on two cores; goes on if stopped
     python benchmarks/portfolio.py choose                             # which profiles together lose least
+    python benchmarks/portfolio.py estimate                           # scores of tables left out, and test scores
     VPBOOST_DATA=path/to/data python benchmarks/portfolio.py small    # what tables too small for a race should get
     VPBOOST_DATA=path/to/data python benchmarks/portfolio.py chains   # what the mean of several chains gains
     VPBOOST_DATA=path/to/data python benchmarks/portfolio.py large    # rough profiles on more rows than the study has
@@ -37,6 +38,7 @@ from vpboost import VPBoostClassifier, VPBoostRegressor
 from vpboost.estimators.portfolio import PORTFOLIO, SLOW_START, Profile
 
 RESULTS = Path(__file__).parent / "results" / "portfolio.json"
+TEST_SCORES = RESULTS.with_name("tables.json")
 MORE_TABLES = ("adult", "covertype")
 OF_CLASSES = ("magic", "electricity", "higgs", "satimage", "penbased", *MORE_TABLES)
 #: Problems of which small samples are taken.
@@ -252,6 +254,30 @@ def losses(problems: list[Tried], members: list[str], left_out: str) -> list[str
     return [f"{np.mean(known):.3f}", left_out, f"{np.mean(right):.3f}"]
 
 
+def estimate(options: argparse.Namespace) -> None:
+    """Print scores of tables by a portfolio that was grown without them, beside those of defaults on test parts."""
+    problems, final = tried(), json.loads(TEST_SCORES.read_text())
+    table = Table(title="Error over spread, or log-loss, by table")
+    for heading in ("table", "left out, judging rows", "defaults, test part", "ratio"):
+        table.add_column(heading)
+    pairs = []
+    for one in problems:
+        name = one.problem.split()[0]
+        if not final.get(name, {}).get("vpboost"):
+            continue
+        members = grow([other for other in problems if other.group != one.group], options.size)
+        winner = winner_of(one, members)
+        known = final[name]["vpboost"].values()
+        test = np.mean([facts.get("log_loss", np.sqrt(max(1 - facts.get("r2", 1.0), 0.0))) for facts in known])
+        pairs.append((one.judge[winner] if winner else np.nan, test))
+        table.add_row(one.problem, *(f"{value:.4f}" for value in (*pairs[-1], pairs[-1][1] / pairs[-1][0])))
+    logs = np.log(pairs)
+    table.caption = (
+        f"correlation of logarithms {np.corrcoef(logs.T)[0, 1]:.3f}, mean ratio {np.exp(np.diff(logs).mean()):.3f}"
+    )
+    Console().print(table)
+
+
 def small(options: argparse.Namespace) -> None:
     """Print the mean regret of profiles on samples of 120 rows: too few for a race, and for early stopping."""
     known = ("plain", "plain half", "quantile half", "spline fresh")
@@ -307,12 +333,12 @@ def chains(options: argparse.Namespace) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("action", choices=("run", "choose", "small", "chains", "large"))
+    parser.add_argument("action", choices=("run", "choose", "estimate", "small", "chains", "large"))
     parser.add_argument("--problems", nargs="+", default=KNOWN, metavar="PROBLEM")
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     parser.add_argument("--size", type=int, default=8)
     options = parser.parse_args()
-    actions = {"run": run, "choose": choose, "small": small, "chains": chains, "large": large}
+    actions = {"run": run, "choose": choose, "estimate": estimate, "small": small, "chains": chains, "large": large}
     actions[options.action](options)
 
 
