@@ -43,7 +43,7 @@ def main() -> None:
             options = {**options_of(CANDIDATES["quantile half"], len(parts.fit[0])), "random_state": seed}
             scores = []
             for step in (assess_and_add, by_validation):
-                boosting.assess_and_add = step
+                setattr(boosting, "assess_and_add", step)  # noqa: B010
                 model = VPBoostRegressor(**options).fit(*parts.fit, X_val=parts.val[0], y_val=parts.val[1])
                 scores.append(score(kind, model, *parts.judge))
             ratios.append(scores[1] / scores[0])

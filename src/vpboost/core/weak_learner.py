@@ -51,18 +51,19 @@ METHODS = {
     "vp_start_end": Solves(start=True, every=False, end=True),
 }
 
-#: What optimisers add to the size of slopes. The objective is as small as the squared gradient: beside Optax's 1e-8,
-#: its slopes vanish where the ensemble is accurate, and later learners would hardly be trained.
-TINY = 1e-20
-OPTIMIZERS: dict[str, Callable[[], optax.GradientTransformation]] = {
-    "adam": partial(optax.scale_by_adam, eps=TINY),
-    "nadam": partial(optax.scale_by_adam, eps=TINY, nesterov=True),
+OPTIMIZERS: dict[str, Callable[..., optax.GradientTransformation]] = {
+    "adam": optax.scale_by_adam,
+    "nadam": partial(optax.scale_by_adam, nesterov=True),
     "radam": optax.scale_by_radam,
     "lion": optax.scale_by_lion,
-    "rmsprop": partial(optax.scale_by_rms, eps=TINY, eps_in_sqrt=False),
+    "rmsprop": optax.scale_by_rms,
     "momentum": partial(optax.trace, decay=0.9),
     "sgd": optax.identity,
 }
+#: What these add to the size of slopes in double precision. The objective is as small as the squared gradient: beside
+#: Optax's 1e-8, its slopes vanish where the ensemble is accurate, and later learners would hardly be trained. (In
+#: single precision, slopes as small are mostly rounding.)
+DAMPED, TINY = ("adam", "nadam"), 1e-20
 
 SCHEDULES: dict[str, Callable[[int], optax.Schedule]] = {
     "onecycle": lambda steps: optax.cosine_onecycle_schedule(max(steps, 4), 1.0),
@@ -160,9 +161,12 @@ class Training(eqx.Module):
         """When the chosen method solves for the linear weights."""
         return METHODS[self.method]
 
-    def optax(self) -> optax.GradientTransformation:
+    def optax(self, dtype: Any) -> optax.GradientTransformation:
         """Return the optimiser; the directions of a named one are to be multiplied by :meth:`step_sizes`."""
-        return OPTIMIZERS[self.optimizer]() if isinstance(self.optimizer, str) else self.optimizer
+        if not isinstance(self.optimizer, str):
+            return self.optimizer
+        fine = self.optimizer in DAMPED and dtype == jnp.float64
+        return OPTIMIZERS[self.optimizer](**({"eps": TINY} if fine else {}))
 
     def step_sizes(self) -> Float[Array, " steps"]:
         """Return the factor on the optimiser's direction at every step, sign included."""
@@ -246,7 +250,7 @@ def descend(
     if training.solves.start:
         first, batch = draw(jnp.asarray(0))
         weights = summarise(featurizer, first, batch, training.solver).solve(batch, reg, weights).weights
-    optimizer, solver = training.optax(), training.solver if project else None
+    optimizer, solver = training.optax(weights.dtype), training.solver if project else None
     unflatten: Callable = lambda theta: theta  # noqa: E731
     if isinstance(training.optimizer, str) and jax.tree.leaves(
         theta
