@@ -103,6 +103,7 @@ sys.exit(main(["train", sys.argv[1], "--target", "y", "-o", sys.argv[2], "--quie
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_command_line_keeps_programs_unless_told_where(tmp_path):
     table = tmp_path / "table.csv"
     table.write_text("x,y\n" + "".join(f"{i},{i * i}\n" for i in range(30)))

@@ -287,6 +287,7 @@ print(digest.hexdigest())
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_same_bits_on_one_core_and_on_two_with_numpy():
     import os
 

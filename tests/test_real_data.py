@@ -22,6 +22,7 @@ print(json.dumps({"error": errors.mean(), "chosen": model.profile_.encoding}))
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(not (FOLDER / "cdr.npz").exists(), reason="VPBOOST_DATA names no folder with cdr.npz")
 def test_convection_diffusion_reaction_by_default():
     """72 outputs, the published split; linear least squares reaches 0.033, a Gaussian process 0.029."""
