@@ -73,9 +73,7 @@ class Chains(Choosing):
         ``boost_first`` also says whether it was cut short; the others then count for nothing. Unless validation data
         are given, ``whole`` is what each learns from, or sets other rows aside of.
         """
-        n_chains, full = first.plan.n_chains, first.plan.profile.refit_full and whole is not None
-        if first.plan.profile.refit_full and whole is None and is_auto(self.n_chains):
-            n_chains = 1  # without more rows there is nothing to gain
+        n_chains, full = self._count_chains(first, whole)
         mine, found = [stopping, *(self.callbacks or [])], {}
         seconds = min((one.seconds for one in mine if isinstance(one, TimeBudget)), default=np.inf)
         deadline, ended, leader = time.monotonic() + seconds, threading.Event(), []
@@ -121,6 +119,13 @@ class Chains(Choosing):
         if interrupted:
             boosted = boosted._replace(status=f"interrupted after {1 + len(others)} of {n_chains} chains")
         return boosted, others
+
+    def _count_chains(self, first: Run, whole: Part | None) -> tuple[int, bool]:
+        """Return the number of chains, and whether those after the first learn from all rows."""
+        full = first.plan.profile.refit_full
+        if full and whole is None and is_auto(self.n_chains):
+            return 1, False  # without more rows there is nothing to gain
+        return first.plan.n_chains, full and whole is not None
 
     def _stages_of(self, run: Run, stopping: EarlyStopping | None) -> int:
         """Return the number of stages of a run at the most."""

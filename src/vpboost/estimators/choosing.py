@@ -179,11 +179,9 @@ class Choosing(Checks):
             derived = None if interrupted else weights_of(best)
             if derived is None:
                 break
-            before, (best, interrupted) = (
-                best,
-                self._try_weights([best.plan.profile], derived, best, train, held_out, seed),
-            )
-            if best.best_score > ENOUGH * before.best_score:
+            before, profile = best.best_score, best.plan.profile
+            best, interrupted = self._try_weights([profile], derived, best, train, held_out, seed)
+            if best.best_score > ENOUGH * before:
                 break
         weighed = best.plan.encoder.weights_
         others = [profile for profile in choices if profile != best.plan.profile]

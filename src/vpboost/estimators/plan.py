@@ -22,6 +22,8 @@ from .portfolio import Profile, is_auto
 FEW_TO_LEARN_FROM = 2000
 #: So many chains are averaged where validation data end the fit, below this number of training rows.
 CHAINS, MANY_FOR_CHAINS = 4, 20_000
+#: The same where those after the first learn from all rows and are the model.
+CHAINS_IF_FULL = 3
 #: Rows times steps of a learner's training up to which a first fit by NumPy takes half as long as one by XLA, which has
 #: to compile its programs; fewer where the outputs are coupled (several classes).
 SHORT, SHORT_IF_COUPLED = 150_000, 30_000
@@ -88,7 +90,7 @@ def chains_of(profile: Profile, shape: tuple[int, ...], validated: bool, classes
         return 1
     few = shape[0] < FEW_TO_LEARN_FROM
     if profile.refit_full:
-        return 3 if few else 1
+        return CHAINS_IF_FULL if few else 1
     return CHAINS if few or not classes else CHAINS // 2  # each takes long
 
 

@@ -25,7 +25,8 @@ def inverse_lengths(x: np.ndarray, y: np.ndarray) -> np.ndarray | None:
     >>> inverse_lengths(x, np.sin(2 * x[:, 1])).round(2).argmax()
     np.int64(1)
     """
-    x, y = (np.asarray(array[:: -(-len(x) // MOST_ROWS)], float) for array in (x, y.reshape(len(y), -1)))
+    every = -(-len(x) // MOST_ROWS)
+    x, y = np.asarray(x[::every], float), np.asarray(y[::every], float).reshape(-1, y.size // len(y))
     y = y - y.mean(axis=0)
     if not (np.isfinite(x).all() and np.isfinite(y).all() and np.any(y)):
         return None
