@@ -68,6 +68,20 @@ def test_noise_gets_another_profile():
     assert set(model.race_) >= set(profiles(model, X.shape))
 
 
+def test_noise_is_seen_before_smooth_profiles_race():
+    noisy = Y + Y.std() * np.random.default_rng(1).normal(size=260)
+    model = VPBoostRegressor(n_estimators=3).fit(X, noisy)
+    assert not any(profile.relevance for profile in model.race_)
+
+
+def test_a_smooth_profile_must_prove_itself_at_its_own_rate(monkeypatch):
+    monkeypatch.setattr(choosing, "PROOF_STAGES", 1)  # a tenth of the way
+    model = VPBoostRegressor(n_estimators=3).fit(X, Y)
+    scores = {relevant: min(v for p, v in model.race_.items() if p.relevance == relevant) for relevant in (True, False)}
+    assert scores[True] < scores[False]  # by its pilot
+    assert model.profile_.dtype == "float32"
+
+
 def test_gradients_and_files_of_weighed_columns(smooth, tmp_path):
     found = [central_difference(lambda x: smooth.predict(x[None])[0], row) for row in X[:5]]
     np.testing.assert_allclose(smooth.input_gradient(X[:5]), found, atol=1e-5)

@@ -219,8 +219,6 @@ def test_the_engine_is_chosen_by_the_length_of_training():
     assert [engine_of(model, FALLBACK, (rows, 9), True) for rows in (1000, 1001)] == ["numpy", "xla"]
     long = FALLBACK._replace(max_steps=500)
     assert [engine_of(model, long, (rows, 3), False) for rows in (20, 21)] == ["numpy", "xla"]
-    # a pilot is short, whatever the steps of its learners
-    assert [engine_of(model, long, (rows, 3), False, pilot=True) for rows in (300, 301)] == ["numpy", "xla"]
     assert engine_of(VPBoostRegressor(engine="numpy"), FALLBACK, (10**6, 9), False) == "numpy"
     assert engine_of(VPBoostClassifier(engine="xla"), FALLBACK, (10, 9), False) == "xla"
     with pytest.raises(ValueError, match="engine must be 'auto' or one of 'xla', 'numpy', got 'gpu'"):

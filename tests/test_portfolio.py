@@ -9,7 +9,7 @@ from oracles import central_difference
 from vpboost import BinaryCrossEntropy, MulticlassCrossEntropy, SquaredError, VPBoostClassifier, VPBoostRegressor
 from vpboost.estimators import choosing, race
 from vpboost.estimators.parts import hold_out
-from vpboost.estimators.portfolio import FALLBACK, PORTFOLIO, SMOOTH, SMOOTH_LEAD, Profile, profiles
+from vpboost.estimators.portfolio import FALLBACK, PORTFOLIO, SMOOTH, Profile, profiles
 from vpboost.estimators.run import Run
 
 QUICK = {"n_estimators": 4, "max_steps": 10, "width": 4}
@@ -19,6 +19,7 @@ QUICK = {"n_estimators": 4, "max_steps": 10, "width": 4}
 def short_race(monkeypatch):
     monkeypatch.setattr(choosing, "PILOT_STAGES", 3)
     monkeypatch.setattr(choosing, "SMOOTH_STAGES", 1)
+    monkeypatch.setattr(choosing, "PROOF_STAGES", 3)
 
 
 def staircase(n=400, seed=0):
@@ -55,7 +56,6 @@ def test_the_race_keeps_the_profile_that_validates_best(short_race):
     model = VPBoostRegressor(**options).fit(X[:300], y[:300], X_val=X[300:], y_val=y[300:])
     assert {p._replace(max_steps=10, relevance=False) for p in (*profiles(model, X.shape), *SMOOTH)} == set(model.race_)
     known = [score for profile, score in model.race_.items() if profile.dtype == "float32"]
-    assert min(model.race_.values()) > SMOOTH_LEAD * min(known)  # the others do not lead by enough
     assert model.profile_.dtype == "float32"
     assert model.race_[model.profile_] <= 1.05 * min(known)
     fixed = VPBoostRegressor(**{**options, **model.profile_.parameters()})

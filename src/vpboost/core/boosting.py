@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..engine import block_unit, program, using
+from ..engine import ONCE_A_STAGE, block_unit, program, using
 from ..featurizers import Factory, Identity, columns
 from ..losses import Loss
 from ..numerics.blocks import MAX_BLOCKS_KEPT, block_map, block_sum
@@ -212,7 +212,7 @@ def assess_and_add(
     return verdict, tracked
 
 
-@program
+@partial(program, quick=ONCE_A_STAGE)
 def assess(
     weights: Array,
     featurizer: Any,
@@ -263,7 +263,7 @@ class Soundness(NamedTuple):
     steepest: Array
 
 
-@program
+@partial(program, quick=ONCE_A_STAGE)
 def differentiate(loss: Loss, labelled: list[tuple]) -> tuple[Derivatives, Soundness, list[Array]]:
     """Return gradient and curvature of the loss at the current ensemble, their soundness, and the mean losses.
 
@@ -290,7 +290,7 @@ def featurized(featurizer: Any, tracked: list[Tracked]) -> tuple[Any, list[Data]
     return Identity(), [dataclasses.replace(data, x=z) for data, z in zip(sets, features, strict=True)]
 
 
-@program
+@partial(program, quick=ONCE_A_STAGE)
 def features_of(featurizer: Any, inputs: list[Array]) -> list[Array]:
     """Return the features of inputs in blocks."""
     return [block_map(partial(columns, featurizer), x) for x in inputs]
@@ -302,7 +302,7 @@ def add(weights: Array, featurizer: Any, sets: list[Data], tracked: list[Tracked
     return [Tracked(one.data, prediction) for one, prediction in zip(tracked, found, strict=True)]
 
 
-@program
+@partial(program, quick=ONCE_A_STAGE)
 def update(weights: Array, predictions: list[Array], featurizer: Any, inputs: list[Array]) -> list[Array]:
     """Return predictions with a learner added."""
 

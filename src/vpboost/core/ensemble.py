@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -11,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..engine import program
+from ..engine import ONCE_A_STAGE, program
 from ..featurizers import columns, count_parameters
 from ..numerics.blocks import Layout, block_map
 
@@ -216,7 +217,7 @@ def _stages(ensemble: Ensemble, x: Array) -> Float[Array, "rows m k"]:
     return jnp.moveaxis(jnp.cumsum(jnp.concatenate([constant, ensemble._outputs(x)]), axis=0), 0, 1)
 
 
-@program
+@partial(program, quick=ONCE_A_STAGE)
 def mean_squared_slopes(ensemble: Ensemble, x: Float[Array, "*shape rows"]) -> Float[Array, " *shape"]:
     """Return the squares of ∂f/∂x, averaged over rows, inputs side by side, and outputs."""
     return jnp.mean(_jacobians(ensemble, x) ** 2, axis=(0, 1))

@@ -1,5 +1,6 @@
 """Where the training of each stage's learner starts."""
 
+import math
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -10,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ..engine import is_array, program
+from ..engine import is_array, program, using
 from ..featurizers import Factory, columns, require_vector, with_bias
 from .ensemble import suits_numpy
 
@@ -41,7 +42,7 @@ def stack_of(factory: Factory, bias: bool, keys: Array, rows: Array) -> Any:
     return eqx.combine(jax.tree.map(lambda leaf: leaf.reshape(*keys.shape, *leaf.shape[1:]), arrays), structure)
 
 
-@partial(program, quick=True)  # random numbers take long to compile and no time to make
+@partial(program, quick=math.inf)
 def initialise(factory: Factory, bias: bool, key: Array, rows: Array, candidates: int, stage: Any) -> tuple[Array, Any]:
     """Return the training keys and the initial featurizers of ``stage`` and the next few."""
     stages = stage + jnp.arange(STAGES_AT_ONCE)
@@ -56,7 +57,8 @@ def initial_populations(
     """Yield the training key and the initial featurizers of ``stage`` and all that follow, made a few at a time."""
     factory = compared_by_value(factory)
     while True:
-        keys, populations = initialise(factory, bias, key, rows, candidates, np.asarray(stage))
+        with using("numpy"):  # random numbers take long to compile and no time to make
+            keys, populations = initialise(factory, bias, key, rows, candidates, np.asarray(stage))
         # taken apart without JAX where possible: so little work is not worth a compiled program
         arrays, structure = eqx.partition(populations, is_array)
         arrays = jax.tree.map(lambda leaf: np.asarray(leaf) if suits_numpy(leaf) else leaf, arrays)

@@ -3,10 +3,10 @@
 The rest of the library marks programs (:func:`program`) and chooses a backend (:func:`using`); it need not know more.
 """
 
-from .choice import ENGINES, block_unit, is_array, program, using
+from .choice import ENGINES, ONCE_A_STAGE, block_unit, is_array, program, using
 from .compilation import cache_compilation, cache_unless_set, forget_programs_if_many, quick_options
 
 __all__ = [
-    "ENGINES", "block_unit", "cache_compilation", "cache_unless_set", "forget_programs_if_many", "is_array",
-    "program", "quick_options", "using",
+    "ENGINES", "ONCE_A_STAGE", "block_unit", "cache_compilation", "cache_unless_set", "forget_programs_if_many",
+    "is_array", "program", "quick_options", "using",
 ]  # fmt: skip

@@ -18,6 +18,8 @@ from .numpy_program import Program
 from .shapes import as_plain, is_key
 
 ENGINES = "xla", "numpy"
+#: Of a program that runs once a stage: so many numbers are worked on before thorough compilation would have paid.
+ONCE_A_STAGE = 150_000
 #: Programs kept for NumPy, at the most.
 MOST_PROGRAMS = 256
 
@@ -51,13 +53,13 @@ def block_unit(engine: str) -> int | None:
     return 1 if engine == "numpy" else None
 
 
-def program(function: Callable, quick: bool = False) -> Callable:
+def program(function: Callable, quick: float = 0) -> Callable:
     """Return the function as a program for either engine; what NumPy cannot do is compiled all the same.
 
-    Arrays among the arguments, and in them, are what the program works on; anything else belongs to the program. A
-    ``quick`` one is compiled quickly and runs slowly.
+    Arrays among the arguments, and in them, are what the program works on; anything else belongs to the program. Where
+    they hold no more than ``quick`` numbers, it is compiled quickly and runs slowly.
     """
-    by_xla = None if quick else eqx.filter_jit(function)
+    thoroughly = eqx.filter_jit(function)
 
     @wraps(function)
     def run(*args: Any) -> Any:
@@ -68,7 +70,8 @@ def program(function: Callable, quick: bool = False) -> Callable:
                     return interpreted(args)
                 except Exception as error:
                     raise RuntimeError(f"NumPy cannot carry out {function.__name__}; use engine='xla'") from error
-        return (by_xla or _compiled_quickly(function))(*args)
+        compiled = _compiled_quickly(function) if quick and n_numbers(args) <= quick else thoroughly
+        return compiled(*args)
 
     return run
 
@@ -122,6 +125,11 @@ def _interpreted(function: Callable, args: tuple) -> Interpreted | None:
         _programs.clear()
     _programs[key] = found
     return found
+
+
+def n_numbers(args: Any) -> int:
+    """Return how many numbers there are in the arrays among arguments."""
+    return sum(leaf.size for leaf in jax.tree.leaves(args) if is_array(leaf))
 
 
 def is_array(leaf: Any) -> bool:

@@ -6,21 +6,23 @@ from functools import partial
 import jax
 import numpy as np
 
+from ..callbacks import EarlyStopping, Progress
 from ..core.data import evenly_spaced
 from ..core.ensemble import mean_squared_slopes
 from ..engine import using
 from ..losses import SquaredError
-from ..numerics.lengths import inverse_lengths
+from ..numerics.lengths import Process, likeliest_process
 from ..tables.encoder import InputEncoder
 from .checks import Checks
 from .metrics import Score, score_function
 from .parts import Part, hold_out
 from .plan import FitPlan, chains_of, engine_of, learner_factory, rate_of, training_of, trust_region_of
 from .portfolio import (
+    NOT_HOPELESS,
     PILOT_RATE,
     PILOT_STAGES,
+    PROOF_STAGES,
     RACE_ROWS,
-    SMOOTH_LEAD,
     SMOOTH_RATE,
     SMOOTH_ROWS,
     SMOOTH_STAGES,
@@ -35,6 +37,9 @@ from .run import Run
 #: Profiles for responses without noise are tried where the best of the others leaves at most these parts of the
 #: targets' variance unexplained: the first up to ``SMALL`` training rows, the second up to ``MOST_SMOOTH_ROWS``.
 SMALL, MOST_SMOOTH_ROWS, WORTH_TRYING = 2000, 20_000, (0.8, 0.02)
+#: And where a Gaussian process finds no more noise than the first of these parts, or leaves less unexplained than the
+#: second part of what they do.
+LITTLE_NOISE, MUCH_BETTER = 3e-3, 0.6
 #: With fewer training rows, validation data are too few to tell a response without noise.
 LEAST_SMOOTH_ROWS = 80
 #: How often columns are weighed anew at the most: as long as the score falls below this part of what it was.
@@ -74,9 +79,8 @@ class Choosing(Checks):
         train: Part,
         rate: float,
         n_chains: int = 1,
-        pilot: bool = False,
     ) -> FitPlan:
-        """Return the plan for a profile and encoded training data; that of a ``pilot`` is for a few stages."""
+        """Return the plan for a profile and encoded training data."""
         loss, scaled = self.loss_, train.scaled
         coupled = loss.couples_outputs and loss.n_outputs(scaled) > 1
         metric = score_function(self.eval_metric, self._is_classifier)
@@ -85,7 +89,7 @@ class Choosing(Checks):
             factory=learner_factory(self, train.n_rows, profile, encoder.sources_),
             training=training_of(self, profile, train.n_rows, 1 if scaled.ndim == 1 else scaled.shape[1]),
             trust_region=trust_region_of(self, profile, rate),
-            engine=engine_of(self, profile, np.shape(train.inputs), coupled, pilot),
+            engine=engine_of(self, profile, np.shape(train.inputs), coupled),
             dtype=profile.dtype,
             eval_metric=self.eval_metric,
             metric=None if metric is None else partial(self._score, metric),
@@ -113,7 +117,8 @@ class Choosing(Checks):
         if not interrupted and smooth and unexplained(best) <= WORTH_TRYING[train.n_rows > SMALL]:
             best, interrupted = self._race_smooth(best, smooth, racing.sample(SMOOTH_ROWS, seed), judging, seed)
         elif not interrupted and best.plan.profile.relevance:  # the user's choice
-            best, interrupted = self._weigh_columns(best, [], racing, judging, seed)
+            process = process_of(best)
+            best, interrupted = self._weigh_columns([best.plan.profile], process, best, racing, judging, seed)
         chosen = best.plan.profile
         if self.verbose:
             print(f"chosen: {chosen}, validation {best.best_score:.4g}", file=sys.stderr)
@@ -125,9 +130,10 @@ class Choosing(Checks):
         self, best: Run, smooth: list[Profile], train: Part, held_out: Part, seed: int
     ) -> tuple[Run, bool]:
         """Return the better one of the winner so far and the best profile for responses without noise."""
-        other, interrupted = self._race(smooth, train, held_out, seed, SMOOTH_STAGES, SMOOTH_RATE)
-        if not interrupted and other.plan.profile.relevance:
-            other, interrupted = self._weigh_columns(other, smooth, train, held_out, seed)
+        process = process_of(self._plan(smooth[0], train, held_out))
+        if is_noisy(process, unexplained(best)):
+            return best, False
+        other, interrupted = self._weigh_columns(smooth, process, None, train, held_out, seed)
         if interrupted:
             return best, True
         # at the same rate, or the smaller one would decide, and on the same rows
@@ -135,7 +141,25 @@ class Choosing(Checks):
         again = self._pilot(self._plan(profile, train, held_out), profile, SMOOTH_RATE)
         _, interrupted = race([again], seed, SMOOTH_STAGES)
         known = min(again.best_score, best.best_score if train.n_rows == best.train.n_rows else np.inf)
-        return other if other.best_score < SMOOTH_LEAD * known else best, interrupted
+        if interrupted or not other.best_score < known + NOT_HOPELESS * abs(known):
+            return best, interrupted
+        proof, interrupted = self._prove(other, known, seed)
+        return other if proof.best_score < known else best, interrupted
+
+    def _prove(self, pilot: Run, score: float, seed: int) -> tuple[Run, bool]:
+        """Boost at a profile's own rate until it is below a score or improves no more: large steps may mislead.
+
+        The second value says whether Ctrl-C came first.
+        """
+        profile, encoder, train = pilot.plan.profile, pilot.plan.encoder, pilot.train
+        plan = self._plan_for(profile, encoder, train, rate_of(profile, train.n_rows))
+        run, stopping = Run(plan, train, pilot.held_out), EarlyStopping(profile.rounds)
+
+        def watch(progress: Progress) -> bool:
+            return run.best_score < score or stopping.after_stage(progress)
+
+        boosted = run.boost(PROOF_STAGES, seed, watch)
+        return run, boosted.status.startswith("interrupted")
 
     def _smooth_choices(self, train: Part, others: list[Profile]) -> list[Profile]:
         """Return the profiles for responses without noise, if this may be one."""
@@ -161,22 +185,29 @@ class Choosing(Checks):
         """Return a run on the same encoded data with another profile, made to show quickly where that leads."""
         encoder, train = run.plan.encoder, run.train
         rate = max(rate_of(profile, train.n_rows), rate)
-        return Run(self._plan_for(profile, encoder, train, rate, pilot=True), train, run.held_out)
+        return Run(self._plan_for(profile, encoder, train, rate), train, run.held_out)
 
     def _weigh_columns(
-        self, run: Run, rivals: list[Profile], train: Part, held_out: Part, seed: int
+        self,
+        choices: list[Profile],
+        process: Process | None,
+        best: Run | None,
+        train: Part,
+        held_out: Part,
+        seed: int,
     ) -> tuple[Run, bool]:
-        """Return a pilot whose inputs are weighed by what depends on them, if it validates better than ``run``.
+        """Return the best pilot of some profiles whose inputs are weighed by what depends on them, and of ``best``.
 
-        Weights follow from the likelihood of the targets, then from the derivatives of the best pilot, and those of the
-        next pilot from it. ``rivals`` are other profiles, which may gain more by the same weights.
+        Weights follow from the likeliest process, then from the derivatives of the best pilot, and those of the next
+        pilot from it. The second value says whether Ctrl-C came first.
         """
-        choices, weights = list(dict.fromkeys([run.plan.profile, *rivals])), likely_weights(run)
-        best, interrupted = run, False
-        if weights is not None:
-            best, interrupted = self._try_weights(choices, weights, run, train, held_out, seed)
+        relevant = choices[0].relevance
+        weights = process_weights(process, self._plan(choices[0], train, held_out)) if relevant else None
+        interrupted = False
+        if best is None or weights is not None:
+            best, interrupted = self._try_weights(choices, weights, best, train, held_out, seed)
         for _ in range(ROUNDS):
-            derived = None if interrupted else weights_of(best)
+            derived = weights_of(best) if relevant and not interrupted else None
             if derived is None:
                 break
             before, profile = best.best_score, best.plan.profile
@@ -187,17 +218,24 @@ class Choosing(Checks):
         others = [profile for profile in choices if profile != best.plan.profile]
         if others and not interrupted and weighed is not None and weighed is not weights:
             best, interrupted = self._try_weights(others, weighed, best, train, held_out, seed)
-        self.race_[best.plan.profile] = best.best_score
         return best, interrupted
 
     def _try_weights(
-        self, choices: list[Profile], weights: np.ndarray, best: Run, train: Part, held_out: Part, seed: int
+        self,
+        choices: list[Profile],
+        weights: np.ndarray | None,
+        best: Run | None,
+        train: Part,
+        held_out: Part,
+        seed: int,
     ) -> tuple[Run, bool]:
         """Return the best of pilots with these weights of columns and of the best so far, and whether Ctrl-C came."""
         planned = self._plan(choices[0], train, held_out, weights)
         pilots = [self._pilot(planned, profile, SMOOTH_RATE) for profile in choices]
         trial, interrupted = race(pilots, seed, SMOOTH_STAGES)
-        return min(best, trial, key=lambda run: run.best_score), interrupted
+        for run in pilots:
+            self.race_[run.plan.profile] = min(run.best_score, self.race_.get(run.plan.profile, np.inf))
+        return min([trial] if best is None else [best, trial], key=lambda run: run.best_score), interrupted
 
 
 def unexplained(run: Run) -> float:
@@ -207,13 +245,25 @@ def unexplained(run: Run) -> float:
     return 2 * min(losses, default=np.inf) / max(float(np.mean(target**2)) * (target.size / len(target)), 1e-300)
 
 
-def likely_weights(run: Run) -> np.ndarray | None:
-    """Return the weights of numeric columns by the likelihood of targets of squared error (see ``weights_of``)."""
-    if not may_weigh(run.plan.encoder) or not isinstance(run.plan.loss, SquaredError):
+def is_noisy(process: Process | None, others: float) -> bool:
+    """Say whether a process shows noise, and explains no more than what leaves this part unexplained."""
+    return process is not None and process.noise > LITTLE_NOISE and process.unexplained > MUCH_BETTER * others
+
+
+def process_of(run: Run) -> Process | None:
+    """Return the likeliest Gaussian process of the targets of a run of squared error; None for other losses."""
+    if not isinstance(run.plan.loss, SquaredError):
         return None
     with using("numpy"):
-        inverse = inverse_lengths(np.asarray(run.train.inputs), np.asarray(run.train.scaled))
-    return None if inverse is None else beside_largest(inverse[: len(run.plan.encoder.numeric_)])
+        return likeliest_process(np.asarray(run.train.inputs), np.asarray(run.train.scaled))
+
+
+def process_weights(process: Process | None, run: Run) -> np.ndarray | None:
+    """Return the weights of numeric columns by a process (see ``weights_of``)."""
+    encoder = run.plan.encoder
+    if process is None or not may_weigh(encoder):
+        return None
+    return beside_largest(process.inverse_lengths[: len(encoder.numeric_)])
 
 
 def weights_of(run: Run) -> np.ndarray | None:

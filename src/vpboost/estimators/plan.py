@@ -71,13 +71,13 @@ def parameters_of(settings: Any, *names: str) -> dict[str, Any]:
     return {name: plain_number(getattr(settings, name)) for name in names}
 
 
-def engine_of(settings: Any, profile: Profile, shape: tuple[int, ...], coupled: bool, pilot: bool = False) -> str:
+def engine_of(settings: Any, profile: Profile, shape: tuple[int, ...], coupled: bool) -> str:
     """Return the backend: NumPy where training is so short that compilation would take longer."""
     if settings.engine != "auto":
         return settings.engine
     steps = steps_of(profile, shape[0])
     most = SHORT_IF_COUPLED if coupled else SHORT
-    if steps >= MANY_STEPS and not pilot:
+    if steps >= MANY_STEPS:
         most = min(most, SHORT_IF_MANY)
     return "numpy" if len(shape) == 2 and shape[0] * steps <= most else "xla"
 

@@ -86,8 +86,9 @@ SMOOTH_STAGES = 6
 SMOOTH_RATE = 0.7
 #: Rows that they race on, at the most.
 SMOOTH_ROWS = 2000
-#: They win with a loss below this part of the others', which gain as much by averaging chains where there is noise.
-SMOOTH_LEAD = 0.75
+#: They win when a fit at their own rate gets below the others' score within so many stages, which is tried where their
+#: pilot is behind by no more than this part of that.
+PROOF_STAGES, NOT_HOPELESS = 100, 0.5
 #: Rows that race, at the most, to train on and to validate with.
 RACE_ROWS = 60_000, 20_000
 #: A profile with fewer encoded columns wins when it is behind the best by no more than these parts: the first of what

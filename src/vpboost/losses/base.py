@@ -1,6 +1,7 @@
 """The contract of a loss, and the best constant prediction."""
 
 import abc
+from functools import partial
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -9,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..engine import program
+from ..engine import ONCE_A_STAGE, program
 from ..numerics.blocks import block_sum
 from .curvature import Curvature, Diagonal, ScaledIdentity
 
@@ -75,7 +76,7 @@ def newton_constant(
     return constant
 
 
-@program
+@partial(program, quick=ONCE_A_STAGE)
 def newton_step(
     loss: Loss, target: Array, weight: Float[Array, "blocks rows"], constant: Float[Array, " k"]
 ) -> Float[Array, " k"]:

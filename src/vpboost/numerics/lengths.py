@@ -3,8 +3,11 @@
 Among many inputs, a few runs of a simulation rarely show by slopes alone which ones matter; the likelihood of a process
 with a length for each input does. With s_d = 1 / length and Δ the difference of two rows, the correlation is that of
 Matérn of order 5/2, (1 + r + r²/3) e⁻ʳ with r² = 5 Σ s_d² Δ_d²; τ on the diagonal stands for noise. The variance of the
-process has a closed form.
+process has a closed form. What the process predicts of each row from the others has one, too: it tells how much of
+the response such a smooth function explains, and τ whether there is noise.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg.lapack import dpotrf, dpotri
@@ -17,13 +20,22 @@ MOST_STEPS = 60
 START, LEAST, MOST = (0.3, 1e-3), (1e-3, 1e-8), (1e2, 1.0)
 
 
-def inverse_lengths(x: np.ndarray, y: np.ndarray) -> np.ndarray | None:
-    """Return s of each column of standardised inputs; None if nothing was found.
+class Process(NamedTuple):
+    """The likeliest Gaussian process."""
+
+    inverse_lengths: np.ndarray  #: s, one for each input
+    noise: float  #: the part of the variance of y that is noise
+    unexplained: float  #: the squared errors of predictions of each row by the others, over the variance of y
+
+
+def likeliest_process(x: np.ndarray, y: np.ndarray) -> Process | None:
+    """Return the process of standardised inputs and their responses; None if none was found.
 
     >>> rng = np.random.default_rng(0)
     >>> x = rng.normal(size=(50, 3))
-    >>> inverse_lengths(x, np.sin(2 * x[:, 1])).round(2).argmax()
-    np.int64(1)
+    >>> process = likeliest_process(x, np.sin(2 * x[:, 1]))
+    >>> process.inverse_lengths.argmax(), process.unexplained < 1e-3
+    (np.int64(1), True)
     """
     every = -(-len(x) // MOST_ROWS)
     x, y = np.asarray(x[::every], float), np.asarray(y[::every], float).reshape(-1, y.size // len(y))
@@ -38,28 +50,44 @@ def inverse_lengths(x: np.ndarray, y: np.ndarray) -> np.ndarray | None:
     bounds = list(zip(least, most, strict=True))
     options = {"maxiter": MOST_STEPS, "maxfun": 2 * MOST_STEPS}
     found = minimize(unlikelihood, start, (x, y), "L-BFGS-B", jac=True, bounds=bounds, options=options)
-    return np.exp(found.x[:-1]) if np.isfinite(found.fun) and found.nit > 0 else None
+    inverse = inverse_correlation(found.x, x)[0] if np.isfinite(found.fun) and found.nit > 0 else None
+    if inverse is None:
+        return None
+    solved, total = inverse @ y, np.sum(y**2)
+    noise = np.exp(found.x[-1]) * np.sum(solved * y) / total
+    unexplained = np.sum((solved / np.diag(inverse)[:, None]) ** 2) / total
+    return Process(np.exp(found.x[:-1]), float(noise), float(unexplained))
 
 
 def unlikelihood(logs: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray]:
     """Return −log likelihood per number of y, up to a constant, and its slopes by log s and log τ."""
-    n, m = y.shape
-    s, tau = np.exp(logs[:-1]), np.exp(logs[-1])
-    scaled = x * s
-    squares = np.sum(scaled**2, axis=1)
-    r = np.sqrt(5 * np.maximum(squares[:, None] + squares - 2 * scaled @ scaled.T, 0.0))
-    np.fill_diagonal(r, 0.0)
-    decay = np.exp(-r)
-    factor, failed = dpotrf((1 + r + r**2 / 3) * decay + tau * np.eye(n), lower=1)
-    if failed:
+    (n, m), s, tau = y.shape, np.exp(logs[:-1]), np.exp(logs[-1])
+    inverse, log_root, r, decay = inverse_correlation(logs, x)
+    if inverse is None:
         return np.inf, np.zeros_like(logs)
-    inverse = np.tril(dpotri(factor, lower=1)[0])
-    inverse += np.tril(inverse, -1).T
     solved = inverse @ y
     variance = max(np.sum(solved * y) / (n * m), 1e-300)
-    value = np.log(variance) / 2 + np.sum(np.log(np.diag(factor))) / n
+    value = np.log(variance) / 2 + log_root / n
     by_entry = (m * inverse - solved @ solved.T / variance) / (2 * n * m)
     # ∂/∂log s_d of an entry is −(5/3)(1 + r) e⁻ʳ s_d² Δ_d²
     by_square = by_entry * (1 + r) * decay * (-5 / 3)
     by_s = 2 * s**2 * (by_square.sum(axis=1) @ x**2 - np.sum(x * (by_square @ x), axis=0))
     return float(value), np.append(by_s, tau * np.trace(by_entry))
+
+
+def inverse_correlation(logs: np.ndarray, x: np.ndarray) -> tuple[np.ndarray | None, float, np.ndarray, np.ndarray]:
+    """Return the inverse of the correlations of rows, half the logarithm of their determinant, r and e⁻ʳ.
+
+    The inverse is None if there is none in double precision.
+    """
+    scaled = x * np.exp(logs[:-1])
+    squares = np.sum(scaled**2, axis=1)
+    r = np.sqrt(5 * np.maximum(squares[:, None] + squares - 2 * scaled @ scaled.T, 0.0))
+    np.fill_diagonal(r, 0.0)
+    decay = np.exp(-r)
+    factor, failed = dpotrf((1 + r + r**2 / 3) * decay + np.exp(logs[-1]) * np.eye(len(x)), lower=1)
+    if failed:
+        return None, np.inf, r, decay
+    inverse = np.tril(dpotri(factor, lower=1)[0])
+    inverse += np.tril(inverse, -1).T
+    return inverse, float(np.sum(np.log(np.diag(factor)))), r, decay
