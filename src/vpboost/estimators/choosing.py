@@ -11,7 +11,7 @@ from ..core.data import evenly_spaced
 from ..core.ensemble import mean_squared_slopes
 from ..engine import using
 from ..losses import SquaredError
-from ..numerics.lengths import Process, likeliest_process
+from ..numerics.lengths import MOST_ROWS, Process, likeliest_process
 from ..tables.encoder import InputEncoder
 from .checks import Checks
 from .metrics import Score, score_function
@@ -254,8 +254,9 @@ def process_of(run: Run) -> Process | None:
     """Return the likeliest Gaussian process of the targets of a run of squared error; None for other losses."""
     if not isinstance(run.plan.loss, SquaredError):
         return None
+    rows = (np.asarray(evenly_spaced(part, MOST_ROWS)) for part in (run.train.inputs, run.train.scaled))
     with using("numpy"):
-        return likeliest_process(np.asarray(run.train.inputs), np.asarray(run.train.scaled))
+        return likeliest_process(*rows)
 
 
 def process_weights(process: Process | None, run: Run) -> np.ndarray | None:
