@@ -74,12 +74,23 @@ def test_noise_is_seen_before_smooth_profiles_race():
     assert not any(profile.relevance for profile in model.race_)
 
 
-def test_a_smooth_profile_must_prove_itself_at_its_own_rate(monkeypatch):
-    monkeypatch.setattr(choosing, "PROOF_STAGES", 1)  # a tenth of the way
-    model = VPBoostRegressor(n_estimators=3).fit(X, Y)
-    scores = {relevant: min(v for p, v in model.race_.items() if p.relevance == relevant) for relevant in (True, False)}
-    assert scores[True] < scores[False]  # by its pilot
-    assert model.profile_.dtype == "float32"
+def test_whole_fits_decide_where_pilots_are_close(monkeypatch):
+    monkeypatch.setattr(choosing, "CLEARLY", 0.0)
+    boosted = []
+
+    def watched(self, profile, *others):
+        run, interrupted = whole(self, profile, *others)
+        boosted.append((profile.relevance, run.best_score))
+        return run, interrupted
+
+    whole = choosing.Choosing._boosted_whole
+    monkeypatch.setattr(choosing.Choosing, "_boosted_whole", watched)
+    for lead, dtype in (((1.0, 1.0), "float64"), ((1e-9, 1e-9), "float32")):
+        monkeypatch.setattr(choosing, "SMOOTH_LEAD", lead)
+        model = VPBoostRegressor(n_estimators=25, learning_rate=0.3, n_chains=1).fit(X, Y)
+        assert model.profile_.dtype == dtype
+    assert [relevant for relevant, _ in boosted] == [False, True, False, True]
+    assert boosted[3][1] < boosted[1][1] < boosted[0][1] == boosted[2][1]  # the first proof ends when it is enough
 
 
 def test_gradients_and_files_of_weighed_columns(smooth, tmp_path):

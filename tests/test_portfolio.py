@@ -19,7 +19,6 @@ QUICK = {"n_estimators": 4, "max_steps": 10, "width": 4}
 def short_race(monkeypatch):
     monkeypatch.setattr(choosing, "PILOT_STAGES", 3)
     monkeypatch.setattr(choosing, "SMOOTH_STAGES", 1)
-    monkeypatch.setattr(choosing, "PROOF_STAGES", 3)
 
 
 def staircase(n=400, seed=0):

@@ -241,37 +241,37 @@ def scaled_back(raw, kind, scale, shift):
     return np.clip(values, -np.finfo(float).max, np.finfo(float).max)
 
 
-def waves(frequencies, phases, values):
-    """Return sines, then cosines, of values at some frequencies."""
+def waves(frequencies, phases, values, xp=np):
+    """Return sines, then cosines, of values at some frequencies; ``xp`` is NumPy or like it, here and below."""
     angles = values[:, None] * frequencies + phases
-    return np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
+    return xp.concatenate([xp.sin(angles), xp.cos(angles)], axis=1)
 
 
-def to_rates(raw):
+def to_rates(raw, xp=np):
     """Return what a log link makes of raw predictions, within what double precision holds."""
-    return np.exp(np.clip(raw, -MOST_LOG, MOST_LOG))
+    return xp.exp(xp.clip(raw, -MOST_LOG, MOST_LOG))
 
 
-def spline(knots, coefficients, values):
+def spline(knots, coefficients, values, xp=np):
     """Return a piecewise cubic, its coefficients from the third power down; constant beyond the outer knots."""
-    inside = np.clip(values, knots[0], knots[-1])
-    piece = np.clip(np.searchsorted(knots, inside, side="right") - 1, 0, len(knots) - 2)
+    inside = xp.clip(values, knots[0], knots[-1])
+    piece = xp.clip(xp.searchsorted(knots, inside, side="right") - 1, 0, len(knots) - 2)
     t = inside - knots[piece]
     a, b, c, d = coefficients[:, piece]
     return ((a * t + b) * t + c) * t + d
 
 
-def steps(knots, values):
+def steps(knots, values, xp=np):
     """Return smooth steps that rise from 0 to 1 between neighbouring knots, one column each."""
-    t = np.clip((values[:, None] - knots[:-1]) / np.diff(knots), 0, 1)
+    t = xp.clip((values[:, None] - knots[:-1]) / xp.diff(knots), 0, 1)
     return t**2 * (3 - 2 * t)
 
 
 #: What may be added to a column, from arrays by name and the column.
 ENCODINGS = {
-    "quantile": lambda own, values: spline(own["knots"], own["coefficients"], values)[:, None],
-    "spline": lambda own, values: steps(own["knots"], values),
-    "cycles": lambda own, values: waves(own["frequencies"], own["phases"], values),
+    "quantile": lambda own, values, xp=np: spline(own["knots"], own["coefficients"], values, xp)[:, None],
+    "spline": lambda own, values, xp=np: steps(own["knots"], values, xp),
+    "cycles": lambda own, values, xp=np: waves(own["frequencies"], own["phases"], values, xp),
 }
 
 

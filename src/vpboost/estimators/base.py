@@ -19,22 +19,20 @@ from ..numerics.rows import MANY_ROWS, chunks
 from ..tables.frames import Table
 from ..tables.scaling import TargetScaler
 from .chains import Chain, Chains, best_of, score_of
+from .derivatives import Differentiable
 from .parts import Part, merged
-from .plan import may_chain
+from .plan import may_chain, stopping_of
 from .portfolio import Profile, fix
 from .prediction import AccurateEnsemble, LightEnsemble
 from .resuming import facts_of, mark_of, profile_of, restore
 from .run import Run
 from .saving import save_model
 
-#: What part of the score an improvement must be, for each stage that early stopping waits for it by itself: smooth
-#: responses without noise improve for ever by less and less.
-LEAST_GAIN = 2e-4
 #: A mean loss (targets are of order one) that leaves nothing to learn.
 NOTHING = 1e-5
 
 
-class BaseVPBoost(Chains):
+class BaseVPBoost(Differentiable, Chains):
     """What regressor and classifier share."""
 
     boosted_: Boosted  #: the first chain
@@ -140,7 +138,7 @@ class BaseVPBoost(Chains):
                 raise CheckpointError(f"{resume_from} has a profile that makes no sense: {error}") from error
             start = restore(run, resume_from, facts, self._facts(run, seed), self._most_stages())
         else:
-            run, interrupted = self._choose_profile(train, groups, held_out, seed)
+            run, interrupted = self._choose_profile(train, groups, held_out, seed, whole is not None)
         if interrupted and run.boosted is not None:
             status = f"interrupted after {len(run.scores)} stages, while profiles were compared"
             return self._store(run, run.boosted._replace(status=status), True, [])
@@ -283,7 +281,7 @@ class BaseVPBoost(Chains):
         rounds = self.early_stopping_rounds
         if rounds != "auto":
             return EarlyStopping(int(rounds))
-        return EarlyStopping(run.plan.profile.rounds, min_gain=LEAST_GAIN * run.plan.profile.rounds)
+        return stopping_of(run.plan.profile)
 
     # --- predictions --------------------------------------------------------------------------------------------------
 

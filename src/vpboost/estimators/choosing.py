@@ -6,7 +6,7 @@ from functools import partial
 import jax
 import numpy as np
 
-from ..callbacks import EarlyStopping, Progress
+from ..callbacks import Progress
 from ..core.data import evenly_spaced
 from ..core.ensemble import mean_squared_slopes
 from ..engine import using
@@ -16,13 +16,13 @@ from ..tables.encoder import InputEncoder
 from .checks import Checks
 from .metrics import Score, score_function
 from .parts import Part, hold_out
-from .plan import FitPlan, chains_of, engine_of, learner_factory, rate_of, training_of, trust_region_of
+from .plan import FitPlan, chains_of, engine_of, learner_factory, rate_of, stopping_of, training_of, trust_region_of
 from .portfolio import (
-    NOT_HOPELESS,
+    CLEARLY,
     PILOT_RATE,
     PILOT_STAGES,
-    PROOF_STAGES,
     RACE_ROWS,
+    SMOOTH_LEAD,
     SMOOTH_RATE,
     SMOOTH_ROWS,
     SMOOTH_STAGES,
@@ -100,8 +100,13 @@ class Choosing(Checks):
         """Return the score of raw predictions for a part."""
         return metric(self._plain(part.target), self._from_raw(raw), part.weight)
 
-    def _choose_profile(self, train: Part, groups: np.ndarray, held_out: Part | None, seed: int) -> tuple[Run, bool]:
-        """Return a run of the profile that validates best, and whether Ctrl-C cut the choice short."""
+    def _choose_profile(
+        self, train: Part, groups: np.ndarray, held_out: Part | None, seed: int, refits: bool
+    ) -> tuple[Run, bool]:
+        """Return a run of the profile that validates best, and whether Ctrl-C cut the choice short.
+
+        ``refits`` says whether the rows that validate may be learnt from later.
+        """
         choices = profiles(self, np.shape(train.inputs))
         smooth = self._smooth_choices(train, choices)
         if len([*choices, *smooth]) == 1 and not choices[0].relevance:
@@ -115,7 +120,8 @@ class Choosing(Checks):
         racing, judging = racing.sample(RACE_ROWS[0], seed), judging.sample(RACE_ROWS[1], seed)
         best, interrupted = self._race(choices, racing, judging, seed, PILOT_STAGES, PILOT_RATE)
         if not interrupted and smooth and unexplained(best) <= WORTH_TRYING[train.n_rows > SMALL]:
-            best, interrupted = self._race_smooth(best, smooth, racing.sample(SMOOTH_ROWS, seed), judging, seed)
+            fewer = racing.sample(SMOOTH_ROWS, seed)
+            best, interrupted = self._race_smooth(best, smooth, fewer, judging, seed, refits)
         elif not interrupted and best.plan.profile.relevance:  # the user's choice
             process = process_of(best)
             best, interrupted = self._weigh_columns([best.plan.profile], process, best, racing, judging, seed)
@@ -127,7 +133,7 @@ class Choosing(Checks):
         return self._plan(chosen, train, held_out, best.plan.encoder.weights_), False
 
     def _race_smooth(
-        self, best: Run, smooth: list[Profile], train: Part, held_out: Part, seed: int
+        self, best: Run, smooth: list[Profile], train: Part, held_out: Part, seed: int, refits: bool
     ) -> tuple[Run, bool]:
         """Return the better one of the winner so far and the best profile for responses without noise."""
         process = process_of(self._plan(smooth[0], train, held_out))
@@ -136,29 +142,33 @@ class Choosing(Checks):
         other, interrupted = self._weigh_columns(smooth, process, None, train, held_out, seed)
         if interrupted:
             return best, True
-        # at the same rate, or the smaller one would decide, and on the same rows
-        profile = best.plan.profile
-        again = self._pilot(self._plan(profile, train, held_out), profile, SMOOTH_RATE)
-        _, interrupted = race([again], seed, SMOOTH_STAGES)
-        known = min(again.best_score, best.best_score if train.n_rows == best.train.n_rows else np.inf)
-        if interrupted or not other.best_score < known + NOT_HOPELESS * abs(known):
-            return best, interrupted
-        proof, interrupted = self._prove(other, known, seed)
-        return other if proof.best_score < known else best, interrupted
+        if unexplained(other) < CLEARLY * unexplained(best):
+            return other, False
+        # pilots may mislead: whole fits decide, the second for as long as it may still win
+        rival, interrupted = self._boosted_whole(best.plan.profile, train, held_out, None, seed)
+        if interrupted:
+            return best, True
+        bound = rival.best_score + (SMOOTH_LEAD[refits] - 1) * abs(rival.best_score)
+        encoder = other.plan.encoder
+        proof, interrupted = self._boosted_whole(other.plan.profile, train, held_out, encoder, seed, bound)
+        return other if proof.best_score < bound else best, interrupted
 
-    def _prove(self, pilot: Run, score: float, seed: int) -> tuple[Run, bool]:
-        """Boost at a profile's own rate until it is below a score or improves no more: large steps may mislead.
-
-        The second value says whether Ctrl-C came first.
-        """
-        profile, encoder, train = pilot.plan.profile, pilot.plan.encoder, pilot.train
-        plan = self._plan_for(profile, encoder, train, rate_of(profile, train.n_rows))
-        run, stopping = Run(plan, train, pilot.held_out), EarlyStopping(profile.rounds)
+    def _boosted_whole(
+        self,
+        profile: Profile,
+        train: Part,
+        held_out: Part,
+        encoder: InputEncoder | None,
+        seed: int,
+        enough: float = -np.inf,
+    ) -> tuple[Run, bool]:
+        """Return a run of a profile to its end, or to a score below ``enough``, and whether Ctrl-C came first."""
+        run, stopping = self._plan(profile, train, held_out, encoder=encoder), stopping_of(profile)
 
         def watch(progress: Progress) -> bool:
-            return run.best_score < score or stopping.after_stage(progress)
+            return stopping.after_stage(progress) or run.best_score < enough
 
-        boosted = run.boost(PROOF_STAGES, seed, watch)
+        boosted = run.boost(self._most_stages(), seed, watch)
         return run, boosted.status.startswith("interrupted")
 
     def _smooth_choices(self, train: Part, others: list[Profile]) -> list[Profile]:

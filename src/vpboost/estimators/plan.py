@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from ..callbacks import EarlyStopping
 from ..checks import plain_number
 from ..core.trust_region import TrustRegion
 from ..core.weak_learner import Training
@@ -29,6 +30,9 @@ CHAINS_IF_FULL = 3
 SHORT, SHORT_IF_COUPLED = 150_000, 30_000
 #: Learners of so many steps make long fits, at which XLA is three times as fast: less work then repays compilation.
 MANY_STEPS, SHORT_IF_MANY = 100, 10_000
+#: What part of the score an improvement must be, for each stage that early stopping waits for it by itself: smooth
+#: responses without noise improve for ever by less and less.
+LEAST_GAIN = 2e-4
 #: With at least twice as many outputs of squared error, learners are trained on so many combinations of them.
 SKETCH = 32
 
@@ -107,6 +111,11 @@ def rate_of(profile: Profile, n: int, n_chains: int = 1, classes: bool = False) 
     if profile.learning_rate is not None:
         return float(profile.learning_rate)
     return (0.05 if n < FEW_TO_LEARN_FROM else 0.1) * (1 if n_chains == 1 or classes else 2)
+
+
+def stopping_of(profile: Profile) -> EarlyStopping:
+    """Return what ends a fit by itself."""
+    return EarlyStopping(profile.rounds, min_gain=LEAST_GAIN * profile.rounds)
 
 
 def trust_region_of(settings: Any, profile: Profile, rate: float) -> TrustRegion:

@@ -86,9 +86,9 @@ SMOOTH_STAGES = 6
 SMOOTH_RATE = 0.7
 #: Rows that they race on, at the most.
 SMOOTH_ROWS = 2000
-#: They win when a fit at their own rate gets below the others' score within so many stages, which is tried where their
-#: pilot is behind by no more than this part of that.
-PROOF_STAGES, NOT_HOPELESS = 100, 0.5
+#: They win where their pilot leaves less than this part of what the others do, else where a whole fit's score is below
+#: so many times that of the others' winner; the second where they will learn from all rows, too.
+CLEARLY, SMOOTH_LEAD = 0.1, (0.85, 1.2)
 #: Rows that race, at the most, to train on and to validate with.
 RACE_ROWS = 60_000, 20_000
 #: A profile with fewer encoded columns wins when it is behind the best by no more than these parts: the first of what

@@ -1,0 +1,159 @@
+"""A fitted model as one JAX function, from an input to a prediction, both in the user's units; its derivatives."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..core.ensemble import Ensemble
+from ..predictor import ENCODINGS, FARTHEST, level_name, to_rates
+from ..tables.encoder import Categories, InputEncoder
+
+#: Rows whose derivatives are computed side by side.
+ROWS_AT_ONCE = 64
+
+
+class AddedColumns(eqx.Module):
+    """What an encoding adds to one numeric column, standardised."""
+
+    column: int = eqx.field(static=True)
+    encoding: str = eqx.field(static=True)
+    arrays: dict[str, Array]
+    mean: Array
+    scale: Array
+
+    def __call__(self, scaled: Array) -> Array:
+        """Return the added columns for one row of scaled numbers."""
+        values = ENCODINGS[self.encoding](self.arrays, scaled[self.column][None], jnp)[0]
+        return (values - self.mean) / self.scale
+
+
+class ModelFunction(eqx.Module):
+    """A fitted model as a pure JAX function of one input: a pytree, whose leaves are all that the model has learnt.
+
+    Call it with the numeric columns of one row (an image, where X holds images) in the user's units, NaN for missing
+    ones. It returns what ``predict`` does, of a classifier what ``predict_proba`` does: a number, or one for each
+    output or class.
+    """
+
+    mean: Array
+    scale: Array
+    constant: Array  #: which columns do not vary
+    missing: tuple[int, ...] = eqx.field(static=True)  #: columns that have an indicator of missing values
+    levels: Array  #: categories, as 0 and 1
+    added: list[AddedColumns]
+    ensemble: Ensemble
+    target_scale: Array
+    target_shift: Array
+    link: str = eqx.field(static=True)  #: "none", "standard", "log" or "classes"
+    single: bool = eqx.field(static=True)  #: whether to return a number
+
+    def __call__(self, x: Array) -> Array:
+        """Return the prediction for one input."""
+        raw = self.ensemble(self.encode(jnp.asarray(x, self.mean.dtype)))
+        if self.link == "classes":
+            return jax.nn.softmax(jnp.concatenate([jnp.zeros(1, raw.dtype), raw]) if len(raw) == 1 else raw)
+        values = self.target_scale * (to_rates(raw, jnp) if self.link == "log" else raw) + self.target_shift
+        return values[0] if self.single else values
+
+    def encode(self, x: Array) -> Array:
+        """Return one input as the learners see it."""
+        known = ~jnp.isnan(x)
+        scaled = jnp.clip((x - self.mean) / self.scale, -FARTHEST, FARTHEST)
+        scaled = jnp.where(known & ~self.constant, scaled, 0.0)
+        if x.ndim > 1:
+            return scaled
+        marks = 1.0 - known[jnp.asarray(self.missing, int)]
+        more = [jnp.where(known[added.column], added(scaled), 0.0) for added in self.added]
+        return jnp.concatenate([scaled, marks.astype(scaled.dtype), self.levels, *more])
+
+
+def function_of(model: Any, levels: np.ndarray, link: str) -> ModelFunction:
+    """Return the function of a fitted estimator, in the precision that JAX has now."""
+    encoder: InputEncoder = model.input_encoder_
+
+    def array(values: Any) -> Array:
+        return jnp.asarray(np.asarray(values, float))
+
+    def learnt(leaf: Any) -> Any:
+        return array(leaf) if eqx.is_inexact_array(leaf) else leaf
+
+    added = [
+        AddedColumns(
+            extra.column, extra.encoding.name, {name: array(part) for name, part in vars(extra.encoding).items()},
+            array(extra.mean), array(extra.scale),
+        )
+        for extra in encoder.extras_
+    ]  # fmt: skip
+    return ModelFunction(
+        mean=array(encoder.mean_),
+        scale=array(encoder.scale_),
+        constant=jnp.asarray(encoder.constant_),
+        missing=tuple(map(int, encoder.missing_)),
+        levels=array(levels),
+        added=added,
+        ensemble=jax.tree.map(learnt, model.ensemble_),
+        target_scale=array(model.target_scaler_.scale_),
+        target_shift=array(model.target_scaler_.shift_),
+        link=link,
+        single=link != "classes" and (model.single_output_ if hasattr(model, "single_output_") else False),
+    )
+
+
+def chosen_levels(model: Any, values: Mapping | None) -> np.ndarray:
+    """Return the categories of a row as 0 and 1, from a value for each categorical column; errors name what lacks."""
+    encoder: InputEncoder = model.input_encoder_
+    names = getattr(model, "feature_names_in_", None)
+    given = dict(values or {})
+    labels = [c.column if names is None else str(names[c.column]) for c in encoder.categories_]
+    lacking, unknown = [label for label in labels if label not in given], [k for k in given if k not in labels]
+    if lacking or unknown:
+        raise ValueError(
+            f"levels must give a value for each categorical column, {labels}, and for no other; got {list(given)}"
+        )
+    rows = [[level_name(given[label])] for label in labels]
+    return one_hot(encoder.categories_, rows, 1)[0]
+
+
+def one_hot(categories: Sequence[Categories], columns: Sequence[Any], n_rows: int) -> np.ndarray:
+    """Return the names in categorical columns as 0 and 1, a row each."""
+    parts = [
+        np.array(names, object)[:, None] == np.array(known.levels, object)
+        for names, known in zip(columns, categories, strict=True)
+    ]
+    return np.concatenate([np.zeros((n_rows, 0)), *parts], axis=1).astype(float)
+
+
+def each_row(of_row: Callable, function: ModelFunction, *arrays: np.ndarray) -> np.ndarray:
+    """Return ``of_row(function, levels, x, ...)`` for each row of the arrays, some rows at a time."""
+    found = []
+    for begin in range(0, len(arrays[0]), ROWS_AT_ONCE):
+        parts = [part[begin : begin + ROWS_AT_ONCE] for part in arrays]
+        n_rows = len(parts[0])
+        padded = [np.pad(part, [(0, ROWS_AT_ONCE - n_rows), *[(0, 0)] * (part.ndim - 1)]) for part in parts]
+        found.append(np.asarray(_mapped(of_row, function, *map(jnp.asarray, padded)))[:n_rows])
+    return np.concatenate(found)
+
+
+@eqx.filter_jit
+def _mapped(of_row: Callable, function: ModelFunction, *arrays: Array) -> Array:
+    return jax.vmap(lambda levels, *row: of_row(eqx.tree_at(lambda f: f.levels, function, levels), *row))(*arrays)
+
+
+def hessian(function: ModelFunction, x: Float[Array, " d"]) -> Float[Array, "... d d"]:
+    """Return the second derivatives of the predictions."""
+    return jax.hessian(function)(x)
+
+
+def along_inputs(function: ModelFunction, x: Array, direction: Array) -> Array:
+    """Return the derivatives of all predictions along a direction of the inputs: J v."""
+    return jax.jvp(function, (x,), (direction,))[1]
+
+
+def along_outputs(function: ModelFunction, x: Array, weights: Array) -> Array:
+    """Return the derivatives of a weighted sum of predictions by all inputs: Jᵀ u."""
+    return jax.vjp(function, x)[1](weights)[0]
