@@ -33,7 +33,8 @@ PARAMETERS = """Parameters
         End a stage's training early, in the second half of its steps, when the objective falls by less than this part
         of itself (means over 10 steps). Saves up to half of the time where ``max_steps`` is generous.
     batch_size : int or "auto", default="auto"
-        Rows per optimiser step; "auto" uses all up to 8,192 rows and batches of 4,096 above.
+        Rows per optimiser step; "auto" uses all up to 8,192 rows and batches of 4,096 above (2,048 and 1,024 where a
+        learner takes 100 steps or more).
     encoding : {{"auto", "plain", "quantile", "spline", "fine"}}, default="auto"
         What the learners see of each numeric column: its standardised value ("plain"), also its normal score
         ("quantile": for heavy tails), or also smooth steps between its quantiles ("spline": 16 at the most, for rough
@@ -57,8 +58,7 @@ PARAMETERS = """Parameters
         Fits whose mean is the model. They differ in their seeds and, unless validation data are given, in the rows that
         validate: together they learn from nearly all rows. History, scores, callbacks and checkpoints are those of the
         first; the others follow if no callback but early stopping ends it. "auto" is 4 below 20,000 training rows of a
-        table (2 for classifiers above 2,000) if validation data end the fit, else 1; with ``refit_full`` 3 below 2,000
-        rows, else 1. A fit that goes on by ``warm_start`` makes the others anew; for many short ones, set 1.
+        table (2 for classifiers above 2,000) if validation data end the fit, else 1; with ``refit_full`` 3. A fit that goes on by ``warm_start`` makes the others anew; for many short ones, set 1.
     refit_full : bool or "auto", default="auto"
         Let the other chains learn from all rows, those set aside for the first, too, for as many stages as the first
         keeps, and average only them; so there must be 2 chains or more. Validation data that are given are never

@@ -30,6 +30,9 @@ CHAINS_IF_FULL = 3
 SHORT, SHORT_IF_COUPLED = 150_000, 30_000
 #: Learners of so many steps make long fits, at which XLA is three times as fast: less work then repays compilation.
 MANY_STEPS, SHORT_IF_MANY = 100, 10_000
+#: The most rows that are seen at every step, and how many are of larger tables; then for learners of many steps, which
+#: see all rows often enough.
+BATCHES = (8192, 4096), (2048, 1024)
 #: What part of the score an improvement must be, for each stage that early stopping waits for it by itself: smooth
 #: responses without noise improve for ever by less and less.
 LEAST_GAIN = 2e-4
@@ -57,7 +60,8 @@ class FitPlan:
 
 def training_of(settings: Any, profile: Profile, n: int, n_outputs: int = 1) -> Training:
     """Return how learners are trained on ``n`` rows."""
-    batch = (None if n <= 8192 else 4096) if settings.batch_size == "auto" else plain_number(settings.batch_size)
+    most, rows = BATCHES[steps_of(profile, n) >= MANY_STEPS]
+    batch = (None if n <= most else rows) if settings.batch_size == "auto" else plain_number(settings.batch_size)
     sketch = SKETCH if settings.method == "vp" and n_outputs >= 2 * SKETCH else None
     given = parameters_of(settings, "method", "tol", "optimizer", "step_size", "candidates")
     given |= parameters_of(profile, "inherit", "reg_theta")
@@ -94,7 +98,7 @@ def chains_of(profile: Profile, shape: tuple[int, ...], validated: bool, classes
         return 1
     few = shape[0] < FEW_TO_LEARN_FROM
     if profile.refit_full:
-        return CHAINS_IF_FULL if few else 1
+        return CHAINS_IF_FULL
     return CHAINS if few or not classes else CHAINS // 2  # each takes long
 
 
