@@ -1,12 +1,13 @@
 """λ_w of every stage chosen from a path of values by validation loss, without further training: whether it helps.
 
-    VPBOOST_DATA=path/to/data python benchmarks/lambda_path.py
+    VPBOOST_DATA=path/to/data python benchmarks/lambda_path.py --chains 4
 
 Each learner is trained as ever; then its linear weights are solved for with λ_w times 1, 10, ... 10⁴, and those that
-validate best are added. One chain of the profile for small noisy tables, two seeds; scores on rows that neither fit nor
-validation have seen, and no test part (see ``benchmarks/portfolio.py``).
+validate best are added. One chain, or several, of the profile for small noisy tables, two seeds; scores on rows that
+neither fit nor validation have seen, and no test part (see ``benchmarks/portfolio.py``).
 """
 
+import argparse
 import warnings
 from typing import Any
 
@@ -35,19 +36,24 @@ chosen: list[int] = []
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description="λ_w of every stage by validation loss.")
+    parser.add_argument("--chains", type=int, default=1)
+    chains = parser.parse_args().chains
     warnings.simplefilter("ignore")
     ratios = []
     for problem in PROBLEMS:
         for seed in SEEDS:
             kind, parts = parts_of(problem, seed)
             options = {**options_of(CANDIDATES["quantile half"], len(parts.fit[0])), "random_state": seed}
-            scores = []
+            options["n_chains"], scores, stages = chains, [], []
             for step in (assess_and_add, by_validation):
                 setattr(boosting, "assess_and_add", step)  # noqa: B010
                 model = VPBoostRegressor(**options).fit(*parts.fit, X_val=parts.val[0], y_val=parts.val[1])
                 scores.append(score(kind, model, *parts.judge))
+                stages.append(model.n_iter_)
             ratios.append(scores[1] / scores[0])
-            print(f"{problem} {seed}: {scores[0]:.4f}, with the path {scores[1]:.4f}", flush=True)
+            told = [f"{score:.4f} ({n} stages)" for score, n in zip(scores, stages, strict=True)]
+            print(f"{problem} {seed}: {told[0]}, with the path {told[1]}", flush=True)
     used = np.bincount(chosen, minlength=len(PATH)) / len(chosen)
     print(f"geometric mean of the ratios {np.exp(np.mean(np.log(ratios))):.3f}; chosen how often: {used.round(2)}")
 
