@@ -74,13 +74,23 @@ def test_noise_is_seen_before_smooth_profiles_race():
     assert not any(profile.relevance for profile in model.race_)
 
 
+@pytest.mark.parametrize("metric", [None, "r2", "rmse"])
+def test_whole_fits_are_compared_by_loss_whatever_the_metric(metric, monkeypatch):
+    """A response without noise, but with jumps, is not for smooth profiles."""
+    monkeypatch.setattr(choosing, "CLEARLY", 0.0)
+    x = np.random.default_rng(0).uniform(-1, 1, size=(200, 3))
+    y = np.sign(np.sin(5 * x[:, 0])) * x[:, 1]
+    model = VPBoostRegressor(eval_metric=metric, n_chains=1, n_estimators=40).fit(x, y)
+    assert model.profile_.dtype == "float32"
+
+
 def test_whole_fits_decide_where_pilots_are_close(monkeypatch):
     monkeypatch.setattr(choosing, "CLEARLY", 0.0)
     boosted = []
 
     def watched(self, profile, *others):
         run, interrupted = whole(self, profile, *others)
-        boosted.append((profile.relevance, run.best_score))
+        boosted.append((profile.relevance, choosing.unexplained(run)))
         return run, interrupted
 
     whole = choosing.Choosing._boosted_whole

@@ -86,9 +86,11 @@ def test_categories_and_missing_values(with_categories):
     assert np.abs(second[1, 0, 0]) > 0
     np.testing.assert_allclose(model.input_jvp(frame, [1.0, 5.0, 2.0]), jacobian @ [1, 0, 2], rtol=1e-3, atol=1e-3)
     np.testing.assert_allclose(model.input_vjp(frame, [3.0]), 3 * jacobian, rtol=1e-3, atol=1e-3)
-    for levels in (None, {"kind": "odd", "a": 1}, {"colour": "red"}):
-        with pytest.raises(ValueError, match=r"levels must give a value for each categorical column, \['kind'\]"):
+    for levels in (None, {"kind": "odd", "a": 1}, {"colour": "red"}, "odd", frame.iloc[0]):
+        with pytest.raises(ValueError, match=r"levels must map each categorical column, \['kind'\], and no other"):
             model.as_jax(levels)
+    with pytest.raises(ValueError, match=r"levels\['kind'\] must be one of \['even', 'odd'\], got 'odder'"):
+        model.as_jax({"kind": "odder"})
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
@@ -138,12 +140,45 @@ def test_what_was_learnt_are_leaves(model):
         assert loss(moved) < loss(params)
 
 
-@pytest.mark.parametrize("directions", [[1.0, 2.0], np.ones((3, 3)), [1.0, np.nan, 0.0]])
-def test_wrong_directions_are_named(model, directions):
-    with pytest.raises(ValueError, match=r"directions must be finite numbers of shape \(90, 3\) or \(3,\), got shape"):
-        model.input_jvp(X, directions)
-    with pytest.raises(ValueError, match=r"weights must be finite numbers of shape \(90, 2\) or \(2,\), got shape"):
+def test_wrong_vectors_are_named(model):
+    for directions in ([1.0, 2.0], np.ones((3, 3))):
+        with pytest.raises(ValueError, match=r"directions must have shape \(90, 3\) or \(3,\), got"):
+            model.input_jvp(X, directions)
+    with pytest.raises(ValueError, match="directions must be finite, got NaN"):
+        model.input_jvp(X, [1.0, np.nan, 0.0])
+    with pytest.raises(ValueError, match="weights must be numbers, got"):
+        model.input_vjp(X, ["a", "b"])
+    with pytest.raises(ValueError, match=r"weights must have shape \(90, 2\) or \(2,\), got \(3,\)"):
         model.input_vjp(X, [1.0, 2.0, 3.0])
+
+
+def test_the_function_takes_one_input(model):
+    function = model.as_jax()
+    for wrong in (X[:1], X, 0.3, X[0, :1]):
+        with pytest.raises(ValueError, match=r"x must be one input of shape \(3,\), got shape"):
+            function(wrong)
+    np.testing.assert_allclose(jax.jit(function)(X[0]), function(X[0]), rtol=1e-5)
+    np.testing.assert_allclose(jax.checkpoint(function)(X[0]), function(X[0]), rtol=1e-5)
+
+
+def test_units_too_coarse_for_single_precision_are_told():
+    for x, y in ((X + 1e9, Y), (X * 1e-50, Y), (X, 1e50 * Y)):
+        model = regressor(encoding="plain").fit(x, y)
+        with pytest.warns(UserWarning, match="single precision is too coarse"):
+            model.as_jax()
+        with jax.enable_x64(True):
+            np.testing.assert_allclose(jax.vmap(model.as_jax())(x), model.predict(x), rtol=1e-6)
+
+
+def test_tables_of_categories_alone_and_products_of_one_output():
+    frame = pd.DataFrame({"a": list("xyz") * 30, "b": list("uv") * 45})
+    model = regressor().fit(frame, np.arange(90.0) % 3)
+    np.testing.assert_array_equal(model.input_hessian(frame[:3]), np.zeros((3, 2, 2)))
+    assert model.as_jax({"a": "x", "b": "u"})(np.zeros(0)) == pytest.approx(model.predict(frame[:1])[0], abs=1e-4)
+    single = regressor(encoding="plain").fit(X, Y[:, 0])
+    products = single.input_jvp(X, [1.0, 0.0, 0.0])
+    expected = single.input_gradient(X) * products[:, None]
+    np.testing.assert_allclose(single.input_vjp(X, products), expected, rtol=1e-3, atol=1e-3)
 
 
 def test_many_outputs_need_no_jacobian():

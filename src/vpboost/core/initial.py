@@ -57,8 +57,12 @@ def initial_populations(
     """Yield the training key and the initial featurizers of ``stage`` and all that follow, made a few at a time."""
     factory = compared_by_value(factory)
     while True:
-        with using("numpy"):  # random numbers take long to compile and no time to make
-            keys, populations = initialise(factory, bias, key, rows, candidates, np.asarray(stage))
+        given = factory, bias, key, rows, candidates, np.asarray(stage)
+        try:
+            with using("numpy"):  # random numbers take long to compile and no time to make
+                keys, populations = initialise(*given)
+        except RuntimeError:  # a factory of the user's that NumPy cannot carry out
+            keys, populations = initialise(*given)
         # taken apart without JAX where possible: so little work is not worth a compiled program
         arrays, structure = eqx.partition(populations, is_array)
         arrays = jax.tree.map(lambda leaf: np.asarray(leaf) if suits_numpy(leaf) else leaf, arrays)

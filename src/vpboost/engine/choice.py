@@ -18,7 +18,7 @@ from .numpy_program import Program
 from .shapes import as_plain, is_key
 
 ENGINES = "xla", "numpy"
-#: Of a program that runs once a stage: so many numbers are worked on before thorough compilation would have paid.
+#: Numbers that a program works on, at the most, to be compiled quickly if it runs once a stage only.
 ONCE_A_STAGE = 150_000
 #: Programs kept for NumPy, at the most.
 MOST_PROGRAMS = 256

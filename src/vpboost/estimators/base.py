@@ -21,7 +21,7 @@ from ..tables.scaling import TargetScaler
 from .chains import Chain, Chains, best_of, score_of
 from .derivatives import Differentiable
 from .parts import Part, merged
-from .plan import may_chain, stopping_of
+from .plan import may_chain
 from .portfolio import Profile, fix
 from .prediction import AccurateEnsemble, LightEnsemble
 from .resuming import facts_of, mark_of, profile_of, restore
@@ -274,14 +274,6 @@ class BaseVPBoost(Differentiable, Chains):
             self._importances = share / share.sum() if share.sum() > 0 else share
             self._importance_rows = None
         return self._importances.copy()
-
-    def _early_stopping(self, run: Run) -> EarlyStopping | None:
-        if run.held_out is None or self.early_stopping_rounds is None:
-            return None
-        rounds = self.early_stopping_rounds
-        if rounds != "auto":
-            return EarlyStopping(int(rounds))
-        return stopping_of(run.plan.profile)
 
     # --- predictions --------------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from functools import partial
 import jax
 import numpy as np
 
-from ..callbacks import Progress
+from ..callbacks import EarlyStopping, Progress
 from ..core.data import evenly_spaced
 from ..core.ensemble import mean_squared_slopes
 from ..engine import using
@@ -123,8 +123,8 @@ class Choosing(Checks):
             fewer = racing.sample(SMOOTH_ROWS, seed)
             best, interrupted = self._race_smooth(best, smooth, fewer, judging, seed, refits)
         elif not interrupted and best.plan.profile.relevance:  # the user's choice
-            process = process_of(best)
-            best, interrupted = self._weigh_columns([best.plan.profile], process, best, racing, judging, seed)
+            weights = process_weights(process_of(best), best)
+            best, interrupted = self._weigh_columns([best.plan.profile], weights, best, racing, judging, seed)
         chosen = best.plan.profile
         if self.verbose:
             print(f"chosen: {chosen}, validation {best.best_score:.4g}", file=sys.stderr)
@@ -136,22 +136,25 @@ class Choosing(Checks):
         self, best: Run, smooth: list[Profile], train: Part, held_out: Part, seed: int, refits: bool
     ) -> tuple[Run, bool]:
         """Return the better one of the winner so far and the best profile for responses without noise."""
-        process = process_of(self._plan(smooth[0], train, held_out))
+        planned = self._plan(smooth[0], train, held_out)
+        process = process_of(planned)
         if is_noisy(process, unexplained(best)):
             return best, False
-        other, interrupted = self._weigh_columns(smooth, process, None, train, held_out, seed)
+        other, interrupted = self._weigh_columns(smooth, process_weights(process, planned), None, train, held_out, seed)
         if interrupted:
             return best, True
         if unexplained(other) < CLEARLY * unexplained(best):
             return other, False
-        # pilots may mislead: whole fits decide, the second for as long as it may still win
+        # pilots may mislead: whole fits decide, by the loss, whatever the metric; the second one ends when it has won
+        if self.verbose:
+            print("comparing whole fits of two profiles", file=sys.stderr)
         rival, interrupted = self._boosted_whole(best.plan.profile, train, held_out, None, seed)
         if interrupted:
             return best, True
-        bound = rival.best_score + (SMOOTH_LEAD[refits] - 1) * abs(rival.best_score)
+        bound = SMOOTH_LEAD[refits and other.plan.profile.refit_full] * unexplained(rival)
         encoder = other.plan.encoder
         proof, interrupted = self._boosted_whole(other.plan.profile, train, held_out, encoder, seed, bound)
-        return other if proof.best_score < bound else best, interrupted
+        return other if unexplained(proof) < bound else best, interrupted
 
     def _boosted_whole(
         self,
@@ -160,16 +163,25 @@ class Choosing(Checks):
         held_out: Part,
         encoder: InputEncoder | None,
         seed: int,
-        enough: float = -np.inf,
+        enough: float = 0.0,
     ) -> tuple[Run, bool]:
-        """Return a run of a profile to its end, or to a score below ``enough``, and whether Ctrl-C came first."""
-        run, stopping = self._plan(profile, train, held_out, encoder=encoder), stopping_of(profile)
+        """Return a run of a profile to its end, or until ``enough`` is explained, and whether Ctrl-C came first."""
+        run = self._plan(profile, train, held_out, encoder=encoder)
+        stopping = self._early_stopping(run) or stopping_of(profile)
+        variance = variance_of(held_out)
 
         def watch(progress: Progress) -> bool:
-            return stopping.after_stage(progress) or run.best_score < enough
+            return stopping.after_stage(progress) or 2 * progress.record.validation_loss < enough * variance
 
         boosted = run.boost(self._most_stages(), seed, watch)
         return run, boosted.status.startswith("interrupted")
+
+    def _early_stopping(self, run: Run) -> EarlyStopping | None:
+        """Return what ends a run by its validation score."""
+        if run.held_out is None or self.early_stopping_rounds is None:
+            return None
+        rounds = self.early_stopping_rounds
+        return stopping_of(run.plan.profile) if rounds == "auto" else EarlyStopping(int(rounds))
 
     def _smooth_choices(self, train: Part, others: list[Profile]) -> list[Profile]:
         """Return the profiles for responses without noise, if this may be one."""
@@ -200,7 +212,7 @@ class Choosing(Checks):
     def _weigh_columns(
         self,
         choices: list[Profile],
-        process: Process | None,
+        weights: np.ndarray | None,
         best: Run | None,
         train: Part,
         held_out: Part,
@@ -208,12 +220,10 @@ class Choosing(Checks):
     ) -> tuple[Run, bool]:
         """Return the best pilot of some profiles whose inputs are weighed by what depends on them, and of ``best``.
 
-        Weights follow from the likeliest process, then from the derivatives of the best pilot, and those of the next
-        pilot from it. The second value says whether Ctrl-C came first.
+        The first weights are given; others follow from the derivatives of the best pilot, and those of the next pilot
+        from it. The second value says whether Ctrl-C came first.
         """
-        relevant = choices[0].relevance
-        weights = process_weights(process, self._plan(choices[0], train, held_out)) if relevant else None
-        interrupted = False
+        relevant, interrupted = choices[0].relevance, False
         if best is None or weights is not None:
             best, interrupted = self._try_weights(choices, weights, best, train, held_out, seed)
         for _ in range(ROUNDS):
@@ -250,13 +260,18 @@ class Choosing(Checks):
 
 def unexplained(run: Run) -> float:
     """Return the part of the validation targets' variance that a run of squared error has not explained."""
-    target = np.asarray(run.held_out.scaled) if run.held_out is not None else np.ones(1)
     losses = [record.validation_loss for record in run.boosted.history] if run.boosted is not None else []
-    return 2 * min(losses, default=np.inf) / max(float(np.mean(target**2)) * (target.size / len(target)), 1e-300)
+    return 2 * min(losses, default=np.inf) / (1.0 if run.held_out is None else variance_of(run.held_out))
+
+
+def variance_of(part: Part) -> float:
+    """Return the mean square of targets, added up over outputs."""
+    target = np.asarray(part.scaled)
+    return max(float(np.mean(target**2)) * (target.size / len(target)), 1e-300)
 
 
 def is_noisy(process: Process | None, others: float) -> bool:
-    """Say whether a process shows noise, and explains no more than what leaves this part unexplained."""
+    """Say whether a process shows noise, and does not explain much more than others, which leave this part."""
     return process is not None and process.noise > LITTLE_NOISE and process.unexplained > MUCH_BETTER * others
 
 
@@ -270,9 +285,9 @@ def process_of(run: Run) -> Process | None:
 
 
 def process_weights(process: Process | None, run: Run) -> np.ndarray | None:
-    """Return the weights of numeric columns by a process (see ``weights_of``)."""
+    """Return the weights of numeric columns by a process (see ``weights_of``), if the run's profile wants some."""
     encoder = run.plan.encoder
-    if process is None or not may_weigh(encoder):
+    if process is None or not run.plan.profile.relevance or not may_weigh(encoder):
         return None
     return beside_largest(process.inverse_lengths[: len(encoder.numeric_)])
 

@@ -1,6 +1,5 @@
 """What a fitted estimator offers as a smooth function: itself in JAX, and derivatives beyond the first."""
 
-import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -32,7 +31,8 @@ class Differentiable:
         It takes the numeric columns of one row in your units (seconds, where they are times) and returns what
         ``predict`` returns for it, of a classifier what ``predict_proba`` does. Encoding and scaling are part of it;
         all that the model has learnt are leaves of it as a pytree. It has the precision that JAX has when you call
-        this: models of responses without noise want double, ``with jax.enable_x64(True)``, where it is made and used.
+        this. Dates, numbers far from zero, and models of responses without noise want double: make and use it ``with
+        jax.enable_x64(True)``.
 
         Parameters
         ----------
@@ -48,20 +48,25 @@ class Differentiable:
         >>> function = model.as_jax()
         >>> jax.grad(function)(X[0]).shape, jax.vmap(function)(X).shape
         ((2,), (60,))
+        >>> bool(abs(jax.jit(function)(X[0]) - model.predict(X[:1])[0]) < 1e-3)
+        True
         """
         check_is_fitted(self)
-        return function_of(self, chosen_levels(self, levels), self._link())
+        single = not self._is_classifier and self._one_number()
+        return function_of(self, chosen_levels(self, levels), self._link(), single)
 
     def input_hessian(self, X: Any) -> np.ndarray:
         """Return the exact second derivatives of what ``input_gradient`` returns the first of.
 
         Their shape is (n_samples, n_features, n_features), of several outputs (n_samples, n_outputs, n_features,
-        n_features). Entries of categorical columns and of missing values are zero.
+        n_features). Entries of categorical columns and of missing values are zero. Encodings other than "plain" bend
+        at some values of each column (``profile_.encoding``, knots at quantiles of the training data): there, second
+        derivatives are those of one side.
         """
-        found = self._derivatives(hessian, X)
-        numeric, n = self.input_encoder_.numeric_, self.n_features_in_
+        found = self._derivatives(hessian, self._known_inputs(X))
+        numeric, n = np.array(self.input_encoder_.numeric_, int), self.n_features_in_
         whole = np.zeros((*found.shape[:-2], n, n))
-        whole[..., np.array(numeric)[:, None], numeric] = found
+        whole[..., numeric[:, None], numeric] = found
         return whole
 
     def input_jvp(self, X: Any, directions: Any) -> np.ndarray:
@@ -79,9 +84,9 @@ class Differentiable:
         -------
         array of shape (n_samples,) or (n_samples, n_outputs)
         """
-        n = self._known_inputs(X).shape[0]
-        along = self._vectors("directions", directions, (n, self.n_features_in_))
-        return self._derivatives(along_inputs, X, along[:, self.input_encoder_.numeric_])
+        inputs, numeric = self._known_inputs(X), np.array(self.input_encoder_.numeric_, int)
+        along = vectors("directions", directions, (inputs.shape[0], self.n_features_in_))
+        return self._derivatives(along_inputs, inputs, finite("directions", along[:, numeric]))
 
     def input_vjp(self, X: Any, weights: Any) -> np.ndarray:
         """Return the gradient of a weighted sum of the outputs for each row, without forming the Jacobian.
@@ -90,22 +95,24 @@ class Differentiable:
         ----------
         X : as in ``predict``
         weights : array of shape (n_samples, n_outputs) or (n_outputs,)
-            Of the outputs.
+            Of the outputs; (n_samples,) where there is one.
 
         Returns
         -------
         array of shape (n_samples, n_features)
         """
-        n, n_outputs = self._known_inputs(X).shape[0], self.ensemble_.n_outputs
-        weighed = self._vectors("weights", weights, (n, n_outputs))
-        found = self._derivatives(along_outputs, X, weighed[:, 0] if self._one_number() else weighed)
+        inputs, n_outputs, single = self._known_inputs(X), self.ensemble_.n_outputs, self._one_number()
+        n = inputs.shape[0]
+        if single and np.shape(weights) == (n,):
+            weights = np.reshape(weights, (n, 1))
+        weighed = finite("weights", vectors("weights", weights, (n, n_outputs)))
+        found = self._derivatives(along_outputs, inputs, weighed[:, 0] if single else weighed)
         whole = np.zeros((n, self.n_features_in_))
-        whole[:, self.input_encoder_.numeric_] = found
+        whole[:, np.array(self.input_encoder_.numeric_, int)] = found
         return whole
 
-    def _derivatives(self, of_row: Callable, X: Any, *more: np.ndarray) -> np.ndarray:
-        """Return derivatives of raw predictions, in the user's units, for each row, in double precision."""
-        inputs = self._known_inputs(X)
+    def _derivatives(self, of_row: Callable, inputs: Any, *more: np.ndarray) -> np.ndarray:
+        """Return derivatives of predictions, of a classifier of logits, for each row of checked inputs, in double."""
         if len(inputs.shape) > 2:
             raise ValueError("X holds images: differentiate as_jax(), a function of one image, instead")
         numbers, texts = parts_of(inputs)
@@ -113,9 +120,7 @@ class Differentiable:
         levels = one_hot(categories, [texts[category.column] for category in categories], len(numbers))
         with jax.enable_x64(True):
             link = "none" if self._is_classifier else self._link()  # a classifier's logits
-            function = function_of(self, levels[0], link)
-            if self._is_classifier and self._one_number():
-                function = dataclasses.replace(function, single=True)
+            function = function_of(self, levels[0], link, self._one_number())
             return each_row(of_row, function, levels, numbers.astype(float), *more)
 
     def _link(self) -> str:
@@ -126,9 +131,20 @@ class Differentiable:
         """Say whether derivatives have no axis for outputs: a single output, or two classes."""
         return self.ensemble_.n_outputs == 1 if self._is_classifier else bool(self.single_output_)
 
-    def _vectors(self, name: str, values: Any, shape: tuple[int, int]) -> np.ndarray:
-        """Return a vector for each row; the same for all if one is given."""
+
+def vectors(name: str, values: Any, shape: tuple[int, int]) -> np.ndarray:
+    """Return a vector for each row; the same for all if one is given."""
+    try:
         found = np.asarray(values, float)
-        if found.shape not in (shape, shape[1:]) or not np.isfinite(found).all():
-            raise ValueError(f"{name} must be finite numbers of shape {shape} or {shape[1:]}, got shape {found.shape}")
-        return np.broadcast_to(found, shape)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be numbers, got {values!r}") from error
+    if found.shape not in (shape, shape[1:]):
+        raise ValueError(f"{name} must have shape {shape} or {shape[1:]}, got {found.shape}")
+    return np.broadcast_to(found, shape)
+
+
+def finite(name: str, values: np.ndarray) -> np.ndarray:
+    """Return values, after checking that they are finite."""
+    if not np.isfinite(values).all():
+        raise ValueError(f"{name} must be finite, got NaN or infinity")
+    return values

@@ -1,5 +1,6 @@
 """A fitted model as one JAX function, from an input to a prediction, both in the user's units; its derivatives."""
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,9 +13,12 @@ from jaxtyping import Array, Float
 from ..core.ensemble import Ensemble
 from ..predictor import ENCODINGS, FARTHEST, level_name, to_rates
 from ..tables.encoder import Categories, InputEncoder
+from ..tables.scaling import TargetScaler
 
 #: Rows whose derivatives are computed side by side.
 ROWS_AT_ONCE = 64
+#: Columns whose mean is more spreads than this from zero want double precision.
+FAR_FROM_ZERO = 1e4
 
 
 class AddedColumns(eqx.Module):
@@ -40,6 +44,7 @@ class ModelFunction(eqx.Module):
     output or class.
     """
 
+    shape: tuple[int, ...] = eqx.field(static=True)  #: of an input
     mean: Array
     scale: Array
     constant: Array  #: which columns do not vary
@@ -52,9 +57,18 @@ class ModelFunction(eqx.Module):
     link: str = eqx.field(static=True)  #: "none", "standard", "log" or "classes"
     single: bool = eqx.field(static=True)  #: whether to return a number
 
+    def __hash__(self) -> int:
+        return id(self)  # JAX asks for one to compile a function; arrays have none
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
     def __call__(self, x: Array) -> Array:
         """Return the prediction for one input."""
-        raw = self.ensemble(self.encode(jnp.asarray(x, self.mean.dtype)))
+        x = jnp.asarray(x, self.mean.dtype)
+        if x.shape != self.shape:
+            raise ValueError(f"x must be one input of shape {self.shape}, got shape {x.shape}; jax.vmap takes several")
+        raw = self.ensemble(self.encode(x))
         if self.link == "classes":
             return jax.nn.softmax(jnp.concatenate([jnp.zeros(1, raw.dtype), raw]) if len(raw) == 1 else raw)
         values = self.target_scale * (to_rates(raw, jnp) if self.link == "log" else raw) + self.target_shift
@@ -65,19 +79,22 @@ class ModelFunction(eqx.Module):
         known = ~jnp.isnan(x)
         scaled = jnp.clip((x - self.mean) / self.scale, -FARTHEST, FARTHEST)
         scaled = jnp.where(known & ~self.constant, scaled, 0.0)
-        if x.ndim > 1:
+        if len(self.shape) > 1:
             return scaled
         marks = 1.0 - known[jnp.asarray(self.missing, int)]
         more = [jnp.where(known[added.column], added(scaled), 0.0) for added in self.added]
         return jnp.concatenate([scaled, marks.astype(scaled.dtype), self.levels, *more])
 
 
-def function_of(model: Any, levels: np.ndarray, link: str) -> ModelFunction:
+def function_of(model: Any, levels: np.ndarray, link: str, single: bool) -> ModelFunction:
     """Return the function of a fitted estimator, in the precision that JAX has now."""
     encoder: InputEncoder = model.input_encoder_
+    if not jax.config.jax_enable_x64:  # type: ignore[attr-defined]
+        warn_if_too_coarse(encoder, model.target_scaler_)
 
     def array(values: Any) -> Array:
-        return jnp.asarray(np.asarray(values, float))
+        with np.errstate(over="ignore"):
+            return jnp.asarray(np.asarray(values, float))
 
     def learnt(leaf: Any) -> Any:
         return array(leaf) if eqx.is_inexact_array(leaf) else leaf
@@ -90,6 +107,7 @@ def function_of(model: Any, levels: np.ndarray, link: str) -> ModelFunction:
         for extra in encoder.extras_
     ]  # fmt: skip
     return ModelFunction(
+        shape=tuple(encoder.shape_),
         mean=array(encoder.mean_),
         scale=array(encoder.scale_),
         constant=jnp.asarray(encoder.constant_),
@@ -100,23 +118,38 @@ def function_of(model: Any, levels: np.ndarray, link: str) -> ModelFunction:
         target_scale=array(model.target_scaler_.scale_),
         target_shift=array(model.target_scaler_.shift_),
         link=link,
-        single=link != "classes" and (model.single_output_ if hasattr(model, "single_output_") else False),
+        single=single,
     )
 
 
-def chosen_levels(model: Any, values: Mapping | None) -> np.ndarray:
-    """Return the categories of a row as 0 and 1, from a value for each categorical column; errors name what lacks."""
-    encoder: InputEncoder = model.input_encoder_
-    names = getattr(model, "feature_names_in_", None)
-    given = dict(values or {})
-    labels = [c.column if names is None else str(names[c.column]) for c in encoder.categories_]
-    lacking, unknown = [label for label in labels if label not in given], [k for k in given if k not in labels]
-    if lacking or unknown:
-        raise ValueError(
-            f"levels must give a value for each categorical column, {labels}, and for no other; got {list(given)}"
+def warn_if_too_coarse(encoder: InputEncoder, scaler: TargetScaler) -> None:
+    """Warn where single precision does not tell inputs or targets apart, or cannot hold them."""
+    tiny, huge = np.finfo(np.float32).tiny, np.finfo(np.float32).max
+    sizes = np.abs(np.concatenate([np.ravel(part) for part in (encoder.scale_, scaler.scale_)]))
+    far = np.abs(encoder.mean_) > FAR_FROM_ZERO * encoder.scale_
+    if np.any(far) or sizes.min() < tiny or max(sizes.max(), np.abs(encoder.mean_).max(initial=0.0)) > huge:
+        warnings.warn(
+            "single precision is too coarse for the units of X or y; make and use the function in double precision, "
+            "with jax.enable_x64(True)",
+            UserWarning,
+            stacklevel=4,
         )
+
+
+def chosen_levels(model: Any, values: Mapping | None) -> np.ndarray:
+    """Return the categories of a row as 0 and 1, from a known value for each categorical column."""
+    categories = model.input_encoder_.categories_
+    names = getattr(model, "feature_names_in_", None)
+    labels = [c.column if names is None else str(names[c.column]) for c in categories]
+    given = {} if values is None else values
+    if not isinstance(given, Mapping) or set(given) != set(labels):
+        found = list(given) if isinstance(given, Mapping) else repr(given)
+        raise ValueError(f"levels must map each categorical column, {labels}, and no other, to a value; got {found}")
     rows = [[level_name(given[label])] for label in labels]
-    return one_hot(encoder.categories_, rows, 1)[0]
+    for label, (name,), known in zip(labels, rows, categories, strict=True):
+        if name not in known.levels:
+            raise ValueError(f"levels[{label!r}] must be one of {list(known.levels)}, got {given[label]!r}")
+    return one_hot(categories, rows, 1)[0]
 
 
 def one_hot(categories: Sequence[Categories], columns: Sequence[Any], n_rows: int) -> np.ndarray:

@@ -96,9 +96,9 @@ def chains_of(profile: Profile, shape: tuple[int, ...], validated: bool, classes
         return int(profile.n_chains)
     if not validated or len(shape) > 2 or shape[0] >= MANY_FOR_CHAINS:
         return 1
-    few = shape[0] < FEW_TO_LEARN_FROM
     if profile.refit_full:
         return CHAINS_IF_FULL
+    few = shape[0] < FEW_TO_LEARN_FROM
     return CHAINS if few or not classes else CHAINS // 2  # each takes long
 
 
