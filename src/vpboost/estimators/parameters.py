@@ -41,8 +41,8 @@ PARAMETERS = """Parameters
         functions; "fine": 64). "auto", here and in the next two, races the combinations of the portfolio, seven at the
         most, for ten stages on the validation data and takes the best (with 50 training rows or more, 20 for
         classifiers; "plain", 0.8 and 1 below and above a million rows). With squared error, profiles for responses
-        without noise race, too: of 80 to 2,000 training rows, and up to 20,000 where the others leave at most 0.02 of
-        the variance unexplained.
+        without noise race, too, unless a Gaussian process sees noise: of 80 to 2,000 training rows, and up to 20,000
+        where the others leave at most 0.02 of the variance unexplained.
     inherit : float or "auto", default="auto"
         Where a learner starts, in [0, 1): this part of the last learner's parameters plus the rest of a fresh draw.
         0 starts afresh; 0.8 suits large tables.
