@@ -5,15 +5,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 from problems import random_problem
-from vpboost import MLP, SquaredError, Training, boost
+from vpboost import MLP, MulticlassCrossEntropy, SquaredError, Training, TrustRegion, boost
 from vpboost.core.objective import value_and_slopes
 from vpboost.core.reduced import Derivatives
-from vpboost.core.sketch import compress, sketch
+from vpboost.core.sketch import compress, majorised, sketch
 from vpboost.core.weak_learner import sketch_key
 from vpboost.featurizers import with_bias
-from vpboost.losses.curvature import ScaledIdentity
+from vpboost.losses.curvature import ScaledIdentity, Softmax
 
 
 def many_outputs(rank=None, n_rows=90, n_outputs=40, seed=0):
@@ -72,6 +75,45 @@ def test_only_multiples_of_the_identity_are_compressed(x64):
         assert compress(jax.random.key(0), derivatives, None) is derivatives
 
 
+@settings(max_examples=50)
+@given(logits=arrays(float, (3, 7), elements=st.floats(-30, 30)))
+def test_the_majorant_of_softmax_is_nowhere_below_it(logits):
+    with jax.enable_x64(True):
+        curvature = Softmax(jax.nn.softmax(jnp.asarray(logits), axis=-1))
+        above = np.asarray(curvature.majorant().matrix() - curvature.matrix())
+        assert np.linalg.eigvalsh(above).min() > -1e-12
+        largest = np.linalg.eigvalsh(np.asarray(curvature.matrix())).max(axis=-1)
+        assert (np.asarray(curvature.majorant().scale) <= 2 * largest + 1e-12).all(), "and no more than twice as large"
+
+
+def test_training_on_the_majorant_solves_with_one_small_matrix(x64):
+    _, derivatives, *_ = random_problem("softmax", 40, 3, 5)
+    above = majorised(derivatives)
+    p = np.asarray(derivatives.curvature.probabilities)
+    np.testing.assert_allclose(above.curvature.scale, 2 * (p * (1 - p)).max(axis=-1))
+    assert above.gradient is derivatives.gradient
+    for structure in ("identity", "diagonal", "dense"):
+        _, other, *_ = random_problem(structure, 20, 3, 6)
+        assert majorised(other) is other
+
+
+def test_boosting_of_classes_on_the_majorant_reaches_the_loss_of_the_hessian():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(300, 2))
+    y = np.digitize(np.arctan2(x[:, 1], x[:, 0]), np.linspace(-3, 3, 6))
+    losses = {}
+    for options in ({}, {"majorant": True, "cg_tol": 1e-3}, {"majorant": True, "sketch": 3}):
+        fit = boost(
+            x, y, loss=MulticlassCrossEntropy(), featurizer=partial(MLP, width=8), n_learners=8,
+            training=Training(max_steps=60, **options), trust_region=TrustRegion(rate=0.5),
+        )  # fmt: skip
+        losses[str(options)] = fit.history[-1].loss
+        assert fit.ensemble.weights.shape == (8, 9, 7)
+    exact, *others = losses.values()
+    assert exact < 0.5
+    assert max(others) < 2 * exact, losses  # each stage gains a little less
+
+
 @pytest.mark.slow
 def test_boosting_on_few_directions_reaches_the_loss_of_all_outputs():
     rng = np.random.default_rng(0)
@@ -91,8 +133,10 @@ def test_boosting_on_few_directions_reaches_the_loss_of_all_outputs():
 @pytest.mark.parametrize(("options", "message"), [
     ({"sketch": 1}, "sketch must be a whole number of at least 2, got 1"),
     ({"sketch": 8, "method": "gd"}, "sketch goes with method='vp', got sketch=8 and method='gd'"),
+    ({"majorant": True, "method": "vp_end"}, "majorant=True goes with method='vp', got method='vp_end'"),
+    ({"cg_tol": 0.0}, r"cg_tol must be in \(0, 1\), got 0.0"),
 ])  # fmt: skip
-def test_bad_sketches_are_refused(options, message):
+def test_bad_settings_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         Training(**options)
 

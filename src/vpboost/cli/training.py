@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import VPBoostClassifier, VPBoostRegressor, callbacks, losses
-from ..engine import cache_unless_set
 from ..estimators.parts import hold_out
 from ..estimators.portfolio import LEAST_ROWS
 from ..estimators.regressor import REGRESSION_LOSSES
@@ -40,7 +39,6 @@ class Data(NamedTuple):
 
 def train(options: argparse.Namespace) -> None:
     """Fit a model to a table."""
-    cache_unless_set()
     check_columns(options)
     if options.report is not None:
         from ..plotting import report  # needs matplotlib: better to know now

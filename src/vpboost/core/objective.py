@@ -34,8 +34,8 @@ from .reduced import (
 Scalar = Float[Array, ""]
 
 #: Tolerance and iterations of conjugate gradients: loose while θ moves (each solve starts from the last), tight at the
-#: end of training. (Single precision does not reach 1e-7, but the residual that they update does, and w* is then as
-#: accurate as by factorisation.)
+#: end of training unless told otherwise. (Single precision does not reach 1e-7, but the residual that they update does,
+#: and w* is then as accurate as by factorisation.)
 CG_WHILE_TRAINING = (1e-3, 30)
 CG_AT_END = (1e-7, 500)
 
@@ -47,11 +47,13 @@ class Summary(eqx.Module):
     covariance: Float[Array, "n n"]  #: Σ ω_i z_i z_iᵀ
     system: Reduced | FeatureBlocks  #: ḡ and H̄, or the features where w* is left to conjugate gradients
 
-    def solve(self, derivatives: Derivatives, reg: Scalar, start: Weights) -> Solution:
-        """Return w*; ``start`` serves conjugate gradients."""
+    def solve(
+        self, derivatives: Derivatives, reg: Scalar, start: Weights, tolerance: Scalar | float = CG_AT_END[0]
+    ) -> Solution:
+        """Return w*; ``start`` and ``tolerance`` serve conjugate gradients."""
         if isinstance(self.system, Reduced):
             return optimal_weights(self.system, reg)
-        return optimal_weights_cg(self.system, derivatives, reg, start, *CG_AT_END)
+        return optimal_weights_cg(self.system, derivatives, reg, start, tolerance, CG_AT_END[1])
 
     def curvature_along(self, weights: Weights, derivatives: Derivatives) -> Scalar:
         """Return w·H̄w."""

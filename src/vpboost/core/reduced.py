@@ -157,7 +157,7 @@ def optimal_weights_cg(
     derivatives: Derivatives,
     reg: Float[Array, ""],
     start: Weights,
-    tolerance: float,
+    tolerance: Float[Array, ""] | float,
     max_steps: int,
     extra_gradient: Weights | float = 0.0,
 ) -> Solution:

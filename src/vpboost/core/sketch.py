@@ -6,17 +6,26 @@ and θ be trained at a cost that hardly depends on K; w* is then solved for on a
 the leading directions of G, which makes this exact when G has low rank; the other half are random combinations of what
 is left, whose expectation is right.
 
-There is no such thing for other losses. Where the Hessian differs between outputs (diagonal) or couples them (softmax),
-H̄ differs with the output too, and the objective is not a function of G Gᵀ.
+There is no such thing where the Hessian differs between outputs (diagonal) or couples them (softmax): H̄ then differs
+with the output too, and the objective is not a function of G Gᵀ. But softmax has a majorant, H_i ≼ s_i I. Training θ on
+the quadratic model with s_i I in place of H_i, which is nowhere below the true one, needs one n × n factorisation for
+all classes instead of one of nK × nK, and admits sketches.
 """
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ..losses.curvature import ScaledIdentity
+from ..losses.curvature import ScaledIdentity, Softmax
 from ..numerics.blocks import block_map, block_sum
 from .reduced import Derivatives
+
+
+def majorised(derivatives: Derivatives) -> Derivatives:
+    """Return derivatives with s_i I in place of the H_i of softmax; others as they are."""
+    if not isinstance(derivatives.curvature, Softmax):
+        return derivatives
+    return Derivatives(derivatives.weight, derivatives.gradient, derivatives.curvature.majorant())
 
 
 def compress(key: PRNGKeyArray, derivatives: Derivatives, n_directions: int | None) -> Derivatives:

@@ -32,7 +32,7 @@ from ..engine import program
 from ..numerics.blocks import rows_per_block
 from .objective import Summary, feature_count, penalty, summarise, value_and_slopes
 from .reduced import Derivatives, Solution
-from .sketch import compress
+from .sketch import compress, majorised
 
 
 class Solves(NamedTuple):
@@ -112,6 +112,12 @@ class Training(eqx.Module):
     sketch : int, optional
         With squared error, method "vp" and more outputs than this, θ is trained on so many combinations of the outputs
         (see :mod:`vpboost.core.sketch`), which makes many outputs affordable; w* is solved for on all of them.
+    majorant : bool, default=False
+        With multiclass cross-entropy and method "vp", train θ on a multiple of the identity that is nowhere below the
+        Hessian, which costs the same for any number of classes (and may be sketched); w* is solved for with the Hessian
+        itself at the end.
+    cg_tol : float, default=1e-7
+        The relative residual at which conjugate gradients, where they solve for w* at the end, stop.
     """
 
     method: str = eqx.field(static=True, default="vp")
@@ -126,6 +132,8 @@ class Training(eqx.Module):
     solver: str = eqx.field(static=True, default="auto")
     tol: float | Array | None = None
     sketch: int | None = eqx.field(static=True, default=None)
+    majorant: bool = eqx.field(static=True, default=False)
+    cg_tol: float | Array = 1e-7
 
     def __check_init__(self) -> None:
         check_one_of("method", self.method, METHODS)
@@ -142,6 +150,10 @@ class Training(eqx.Module):
             check_one_of("schedule", self.schedule, SCHEDULES)
         if self.sketch is not None and self.method != "vp":
             raise ValueError(f"sketch goes with method='vp', got sketch={self.sketch!r} and method={self.method!r}")
+        if not isinstance(self.majorant, bool):
+            raise TypeError(f"majorant must be True or False, got {self.majorant!r}")
+        if self.majorant and self.method != "vp":
+            raise ValueError(f"majorant=True goes with method='vp', got method={self.method!r}")
         for name, least in (("max_steps", 0), ("batch_size", 1), ("candidates", 1), ("sketch", 2)):
             value = getattr(self, name)
             if name in ("batch_size", "sketch") and value is None:
@@ -151,6 +163,8 @@ class Training(eqx.Module):
             raise ValueError(f"step_size must be positive and finite, got {self.step_size!r}")
         if not 0 <= self.reg_theta < float("inf"):
             raise ValueError(f"reg_theta must be non-negative and finite, got {self.reg_theta!r}")
+        if not 0 < self.cg_tol < 1:
+            raise ValueError(f"cg_tol must be in (0, 1), got {self.cg_tol!r}")
         if self.tol is not None and not 0 <= self.tol < 1:
             raise ValueError(f"tol must be in [0, 1) or None, got {self.tol!r}")
         if not 0 <= self.inherit < 1:
@@ -194,11 +208,12 @@ def train(
     Its weights are those of the last step: the solve at the end is left to :func:`solve_at_end`.
     """
     arrays, structure = eqx.partition(featurizers, eqx.is_array)
-    for_theta = compress(sketch_key(key), derivatives, training.sketch)
+    for_theta = majorised(derivatives) if training.majorant else derivatives
+    for_theta = compress(sketch_key(key), for_theta, training.sketch)
 
     def one(key: PRNGKeyArray, arrays: Any) -> tuple[Any, Array, Array]:
         featurizer, weights, trace = descend(key, eqx.combine(arrays, structure), x, for_theta, reg, training)
-        if for_theta is not derivatives:
+        if for_theta.gradient is not derivatives.gradient:
             weights = jnp.zeros((weights.shape[0], derivatives.gradient.shape[-1]), weights.dtype)
         return eqx.filter(featurizer, eqx.is_array), weights, trace
 
@@ -230,7 +245,7 @@ def solve_at_end(
 ) -> Solution:
     """Return the weights of a trained learner, solved for on all rows if the method does so."""
     if training.solves.end:
-        return summary.solve(derivatives, reg, weights)
+        return summary.solve(derivatives, reg, weights, training.cg_tol)
     return Solution(weights, jnp.zeros((), weights.dtype), jnp.asarray(True))
 
 

@@ -4,9 +4,10 @@ The rest of the library marks programs (:func:`program`) and chooses a backend (
 """
 
 from .choice import ENGINES, ONCE_A_STAGE, block_unit, is_array, program, using
-from .compilation import cache_compilation, cache_unless_set, forget_programs_if_many, quick_options
+from .compilation import forget_programs_if_many, quick_options
+from .kept import cache_compilation
 
 __all__ = [
-    "ENGINES", "ONCE_A_STAGE", "block_unit", "cache_compilation", "cache_unless_set", "forget_programs_if_many",
-    "is_array", "program", "quick_options", "using",
+    "ENGINES", "ONCE_A_STAGE", "block_unit", "cache_compilation", "forget_programs_if_many", "is_array",
+    "program", "quick_options", "using",
 ]  # fmt: skip

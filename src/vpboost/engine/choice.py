@@ -1,9 +1,10 @@
 """The choice of a backend: XLA, which compiles a program first, or NumPy, which begins at once."""
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from functools import cache, wraps
+from functools import cache, partial, wraps
 from threading import Event, Lock, Thread
 from typing import Any, NamedTuple
 
@@ -12,7 +13,8 @@ import jax
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from .compilation import quick_options
+from . import kept
+from .compilation import also_forget, quick_options
 from .elementwise import UnknownOperationError
 from .numpy_program import Program
 from .shapes import as_plain, is_key
@@ -70,8 +72,11 @@ def program(function: Callable, quick: float = 0) -> Callable:
                     return interpreted(args)
                 except Exception as error:
                     raise RuntimeError(f"NumPy cannot carry out {function.__name__}; use engine='xla'") from error
-        compiled = _compiled_quickly(function) if quick and n_numbers(args) <= quick else thoroughly
-        return compiled(*args)
+        quickly = bool(quick) and n_numbers(args) <= quick
+        executable = _executable(function, args, quickly)
+        if executable is not None:
+            return executable(args)
+        return (_compiled_quickly(function) if quickly else thoroughly)(*args)
 
     return run
 
@@ -87,25 +92,24 @@ def _quick_jit(function: Callable) -> Callable:
     return eqx.filter_jit(function, **options)
 
 
-class Interpreted(NamedTuple):
-    """A program for NumPy, and the structure of what it returns."""
+class Carried(NamedTuple):
+    """A program of one of the backends, and the structure of what it returns."""
 
-    program: Program
+    program: Callable[[list[Any]], Any]
     outputs: list
     structure: Any
     static: Any
 
     def __call__(self, args: Any) -> Any:
-        results = self.program(*[as_plain(leaf) for leaf in jax.tree.leaves(args) if is_array(leaf)])
-        arrays = [as_result(value, kind) for value, kind in zip(results, self.outputs, strict=True)]
-        return eqx.combine(jax.tree.unflatten(self.structure, arrays), self.static)
+        results = self.program([leaf for leaf in jax.tree.leaves(args) if is_array(leaf)])
+        return eqx.combine(jax.tree.unflatten(self.structure, results), self.static)
 
 
 NOT_YET: Any = object()
-_programs: dict[Any, Interpreted | None] = {}
+_programs: dict[Any, Carried | None] = {}
 
 
-def _interpreted(function: Callable, args: tuple) -> Interpreted | None:
+def _interpreted(function: Callable, args: tuple) -> Carried | None:
     """Return the program of a function for arguments like these; None if NumPy cannot carry it out."""
     leaves, structure = jax.tree.flatten(args)
     kinds = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) if is_array(leaf) else leaf for leaf in leaves]
@@ -120,11 +124,86 @@ def _interpreted(function: Callable, args: tuple) -> Interpreted | None:
     outputs, out_structure = jax.tree.flatten(shapes)
     found = None
     with suppress(UnknownOperationError):
-        found = Interpreted(Program(closed), outputs, out_structure, static)
+        found = Carried(by_numpy(Program(closed), outputs), outputs, out_structure, static)
     if len(_programs) >= MOST_PROGRAMS:
         _programs.clear()
     _programs[key] = found
     return found
+
+
+def by_numpy(interpreted: Program, outputs: list) -> Callable[[list[Any]], list[Any]]:
+    """Return a program for NumPy as a function of a list of arrays."""
+
+    def run(arrays: list[Any]) -> list[Any]:
+        results = interpreted(*[as_plain(array) for array in arrays])
+        return [as_result(value, kind) for value, kind in zip(results, outputs, strict=True)]
+
+    return run
+
+
+_executables: dict[Any, Future] = {}
+also_forget.append(_executables.clear)
+
+
+def _executable(function: Callable, args: tuple, quickly: bool) -> Carried | None:
+    """Return the compiled program of a function for arguments like these; None where that is left to JAX.
+
+    It is read from disk if an earlier process has left it there.
+    """
+    leaves, structure = jax.tree.flatten(args)
+    if kept.folder() is None or not all(is_here(leaf) for leaf in leaves if is_array(leaf)):
+        return None
+    kinds = tuple([(jax.typeof(leaf),) if is_array(leaf) else leaf for leaf in leaves])
+    key = function, structure, kinds, jax.config.jax_enable_x64, quickly  # type: ignore[attr-defined]
+    try:
+        with _one_at_a_time:  # profiles race side by side, and must not compile it twice
+            found = _executables.get(key)
+            if found is None:
+                if len(_executables) >= MOST_PROGRAMS:
+                    _executables.clear()
+                _executables[key] = mine = Future[Carried | None]()
+    except TypeError:  # something in the arguments cannot be compared
+        return None
+    if found is not None:
+        return found.result()
+    try:
+        mine.set_result(_compiled(function, leaves, structure, quickly))
+    except BaseException as error:
+        _executables.pop(key, None)
+        mine.set_exception(error)
+        raise
+    return mine.result()
+
+
+def _compiled(function: Callable, leaves: list, structure: Any, quickly: bool) -> Carried | None:
+    """Compile a function for arguments of this structure with these leaves, or read it from disk."""
+    made: list[Any] = []
+
+    def flat(*arrays: Any) -> list[Any]:
+        given = iter(arrays)
+        filled = [next(given) if is_array(leaf) else leaf for leaf in leaves]
+        results, static = eqx.partition(function(*jax.tree.unflatten(structure, filled)), eqx.is_array)
+        outputs, out_structure = jax.tree.flatten(results)
+        made[:] = [outputs, out_structure, static]
+        return outputs
+
+    lowered = jax.jit(flat, keep_unused=True).lower(*[leaf for leaf in leaves if is_array(leaf)])
+    if any(is_key(output) for output in made[0]):
+        return None
+    run = kept.compiled(lowered, quick_options() if quickly else {})
+    return None if run is None else Carried(partial(on_device, run), *made)
+
+
+def on_device(run: Callable[[list[Any]], list[Any]], arrays: list[Any]) -> list[Any]:
+    """Carry out a compiled program, which knows no arrays of NumPy's, nor of random keys."""
+    return run([jax.random.key_data(array) if is_key(array) else jax.device_put(array) for array in arrays])
+
+
+def is_here(leaf: Any) -> bool:
+    """Say whether an array is one of the first device, or of NumPy; not so what stands for one in a larger program."""
+    if isinstance(leaf, jax.core.Tracer):
+        return False
+    return not isinstance(leaf, jax.Array) or leaf.devices() == {jax.devices()[0]}
 
 
 def n_numbers(args: Any) -> int:

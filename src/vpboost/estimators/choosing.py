@@ -81,13 +81,13 @@ class Choosing(Checks):
         n_chains: int = 1,
     ) -> FitPlan:
         """Return the plan for a profile and encoded training data."""
-        loss, scaled = self.loss_, train.scaled
-        coupled = loss.couples_outputs and loss.n_outputs(scaled) > 1
+        loss, n_outputs = self.loss_, self.loss_.n_outputs(train.scaled)
+        coupled = loss.couples_outputs and n_outputs > 1
         metric = score_function(self.eval_metric, self._is_classifier)
         return FitPlan(
             *(profile, loss, self.target_scaler_, encoder),
             factory=learner_factory(self, train.n_rows, profile, encoder.sources_),
-            training=training_of(self, profile, train.n_rows, 1 if scaled.ndim == 1 else scaled.shape[1]),
+            training=training_of(self, profile, train.n_rows, n_outputs, coupled),
             trust_region=trust_region_of(self, profile, rate),
             engine=engine_of(self, profile, np.shape(train.inputs), coupled),
             dtype=profile.dtype,

@@ -36,8 +36,10 @@ BATCHES = (8192, 4096), (2048, 1024)
 #: What part of the score an improvement must be, for each stage that early stopping waits for it by itself: smooth
 #: responses without noise improve for ever by less and less.
 LEAST_GAIN = 2e-4
-#: With at least twice as many outputs of squared error, learners are trained on so many combinations of them.
+#: With at least twice as many outputs of squared error, or classes, learners are trained on so many combinations.
 SKETCH = 32
+#: How well conjugate gradients solve for the weights of a learner, of which a tenth or so is taken.
+CG_TOL = 1e-3
 
 
 @dataclass(frozen=True)
@@ -58,14 +60,16 @@ class FitPlan:
     n_chains: int = 1  #: fits that are averaged
 
 
-def training_of(settings: Any, profile: Profile, n: int, n_outputs: int = 1) -> Training:
-    """Return how learners are trained on ``n`` rows."""
+def training_of(settings: Any, profile: Profile, n: int, n_outputs: int = 1, coupled: bool = False) -> Training:
+    """Return how learners are trained on ``n`` rows; ``coupled`` says whether the loss couples the outputs."""
     most, rows = BATCHES[steps_of(profile, n) >= MANY_STEPS]
     batch = (None if n <= most else rows) if settings.batch_size == "auto" else plain_number(settings.batch_size)
-    sketch = SKETCH if settings.method == "vp" and n_outputs >= 2 * SKETCH else None
+    projects = settings.method == "vp"
+    sketch = SKETCH if projects and n_outputs >= 2 * SKETCH else None
     given = parameters_of(settings, "method", "tol", "optimizer", "step_size", "candidates")
     given |= parameters_of(profile, "inherit", "reg_theta")
-    return Training(max_steps=steps_of(profile, n), batch_size=batch, sketch=sketch, **given)
+    given |= {"sketch": sketch, "majorant": projects and coupled, "cg_tol": CG_TOL}
+    return Training(max_steps=steps_of(profile, n), batch_size=batch, **given)
 
 
 def steps_of(profile: Profile, n: int) -> int:

@@ -76,6 +76,10 @@ class Softmax(Curvature):
         outer = self.probabilities[..., :, None] * self.probabilities[..., None, :]
         return Diagonal(self.probabilities).matrix() - outer
 
+    def majorant(self) -> ScaledIdentity:
+        """Return s_i I with s_i = 2 max_k p_k(1 − p_k), which no H_i exceeds: row k of |H_i| sums to 2 p_k(1 − p_k)."""
+        return ScaledIdentity(2 * jnp.max(self.diagonal(), axis=-1), self.probabilities.shape[-1])
+
 
 class Dense(Curvature):
     """Any H_i, stored in full: for user-defined losses that couple the outputs."""
