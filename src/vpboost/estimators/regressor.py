@@ -13,6 +13,8 @@ from ..tables.frames import column_values, in_order, is_frame
 from .base import BaseVPBoost
 from .checks import unmasked
 from .parameters import PARAMETERS
+from .settings import with_parameter
+from .slopes import check_slope_weight
 
 #: Targets may not be larger: predictions, and differences of them, must be numbers.
 LARGEST = 1e300
@@ -42,6 +44,13 @@ class VPBoostRegressor(RegressorMixin, BaseVPBoost):
     >>> bool(model.score(X, y) > 0.99)
     True
     """
+
+    def __init__(self, *, slope_weight: Any = "auto", **parameters: Any):
+        super().__init__(**parameters)
+        self.slope_weight = slope_weight
+
+    # what scikit-learn and notebooks read
+    __init__.__signature__ = with_parameter(BaseVPBoost, "slope_weight", "auto")  # type: ignore[attr-defined]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -90,6 +99,7 @@ class VPBoostRegressor(RegressorMixin, BaseVPBoost):
         return target.astype(np.float64).reshape(len(target), -1)
 
     def _named_loss(self) -> Any:
+        check_slope_weight(self.slope_weight)
         loss = "squared_error" if self.loss is None else self.loss
         if isinstance(loss, str):
             if loss not in REGRESSION_LOSSES:
