@@ -19,6 +19,7 @@ from .parts import Part, hold_out
 from .plan import FitPlan, chains_of, engine_of, learner_factory, rate_of, stopping_of, training_of, trust_region_of
 from .portfolio import (
     CLEARLY,
+    LEAST_ROWS,
     PILOT_RATE,
     PILOT_STAGES,
     RACE_ROWS,
@@ -114,7 +115,10 @@ class Choosing(Checks):
         if train.slopes is not None:  # responses whose slopes are known are smooth
             choices = smooth or [p for p in choices if p.encoding == self.encoding] or [fallback(self)]
             smooth, pilots = [], (SMOOTH_STAGES, SMOOTH_RATE)
-            choices = choices[:1] if held_out is None else choices
+            if held_out is None and train.n_rows < LEAST_ROWS[0]:
+                planned = self._plan(choices[0], train, None)
+                weights = slope_weights(planned) if choices[0].relevance else None
+                return (planned if weights is None else self._plan(choices[0], train, None, weights)), False
         if len([*choices, *smooth]) == 1 and not choices[0].relevance:
             return self._plan(choices[0], train, held_out), False
         racing, judging = train, held_out

@@ -73,7 +73,8 @@ def slope_rows(part: Part, encoder: InputEncoder, encoded: np.ndarray) -> Part:
     cannot move: constant, or missing in that row.
     """
     along = encoder.directions(part.inputs)
-    slopes = rounded(part.slopes[:, :, encoder.numeric_] * encoder.spreads)
+    with np.errstate(over="ignore"):
+        slopes = rounded(part.slopes[:, :, encoder.numeric_] * encoder.spreads)
     row, column = np.nonzero(~np.isnan(slopes).any(axis=1) & along.any(axis=2))
     observed = slopes[row, :, column]
     if not np.isfinite(observed).all():
