@@ -276,7 +276,7 @@ def test_slopes_of_rows_that_validate_are_not_used(known):
     fitted = VPBoostRegressor(**options).fit(X, y, dy=dy).predict(X)
     poisoned = np.where(is_aside[:, None], 1e9, dy)
     np.testing.assert_array_equal(VPBoostRegressor(**options).fit(X, y, dy=poisoned).predict(X), fitted)
-    one = (X == kept[0]).all(axis=1)
+    one = (kept[0] == X).all(axis=1)
     other = VPBoostRegressor(**options).fit(X, y, dy=np.where(one[:, None], 3.0, dy))
     assert np.abs(other.predict(X) - fitted).max() > 1e-3
 

@@ -74,7 +74,7 @@ def standing(x: np.ndarray) -> np.ndarray:
     return np.concatenate([x, np.zeros_like(x)], axis=1)
 
 
-def learner_with_slopes(key: PRNGKeyArray, rows: Array, *, factory: Factory, inputs: Array) -> WithSlopes:
+def learner_with_slopes(key: PRNGKeyArray, rows: Array, *, factory: Factory, inputs: Any) -> WithSlopes:
     """Build a featurizer of rows [x, v] from training inputs without the repetitions that there are in ``rows``."""
     return WithSlopes(WithBias(factory(key, jnp.asarray(inputs))))
 

@@ -75,9 +75,9 @@ def slope_rows(part: Part, encoder: InputEncoder, encoded: np.ndarray) -> Part:
     along = encoder.directions(part.inputs)
     with np.errstate(over="ignore"):
         slopes = rounded(part.slopes[:, :, encoder.numeric_] * encoder.spreads)
-    row, column = np.nonzero(~np.isnan(slopes).any(axis=1) & along.any(axis=2))
+    row, column = np.nonzero(~np.isnan(slopes).all(axis=1) & along.any(axis=2))
     observed = slopes[row, :, column]
-    if not np.isfinite(observed).all():
+    if np.isinf(observed).any():
         raise ValueError("dy has values too large beside the spreads of X and y; rescale them")
     return Part(np.concatenate([encoded[row], along[row, column]], axis=1), observed, part.weight[row], observed)
 

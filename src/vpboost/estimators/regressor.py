@@ -134,6 +134,10 @@ LOSSES = """"squared_error" (default), "pseudo_huber", "quantile" (the median; `
         "poisson", "gamma", "tweedie", a loss object, or a convex JAX function ``f(prediction, target)``. Targets are
         scaled to order one inside, so widths such as ``PseudoHuber(delta)`` are in units of y's spread (by its
         quartiles); a function sees them as they are."""
+SLOPE_WEIGHT = """
+    slope_weight : float or "auto", default="auto"
+        What the squared error of a derivative given as ``dy`` weighs beside that of a value, both in units of the
+        spreads of y and of the column of X. "auto" is 1 over the number of numeric columns."""
 VPBoostRegressor.__doc__ = (VPBoostRegressor.__doc__ or "").replace(
-    "{parameters}", PARAMETERS.format(losses=LOSSES, metrics='"rmse", "mae", "r2"', class_weight="")
+    "{parameters}", PARAMETERS.format(losses=LOSSES, metrics='"rmse", "mae", "r2"', more=SLOPE_WEIGHT)
 )

@@ -79,5 +79,5 @@ def strengths(observed: Part, n_columns: int) -> np.ndarray | None:
     along = observed.inputs[:, observed.inputs.shape[1] // 2 :]
     column = np.argmax(along[:, :n_columns] != 0, axis=1)
     counts = np.bincount(column, minlength=n_columns)
-    squares = np.bincount(column, weights=np.mean(observed.scaled**2, axis=1), minlength=n_columns)
+    squares = np.bincount(column, weights=np.nanmean(observed.scaled**2, axis=1), minlength=n_columns)
     return np.sqrt(squares / counts) if counts.all() else None

@@ -53,6 +53,6 @@ from .registry import KINDS, Kind, kind_of, named_factory, register, takes
 
 __all__ = [
     "KINDS", "MLP", "RBF", "BSpline", "ConvNet", "Factory", "Fourier", "Identity", "Kind", "ResNet", "SomeColumns",
-    "WithBias", "WithSlopes", "activation_function", "columns", "count_parameters", "kind_of", "named_factory", "register",
-    "require_vector", "takes", "with_bias",
+    "WithBias", "WithSlopes", "activation_function", "columns", "count_parameters", "kind_of", "named_factory",
+    "register", "require_vector", "takes", "with_bias",
 ]  # fmt: skip

@@ -64,9 +64,8 @@ class WithBias(eqx.Module):
 
 
 class WithSlopes(ByColumns):
-    """A featurizer of inputs [x, v], vectors of one length: the features of x where v is zero, else their slopes along v.
+    """A featurizer of inputs [x, v]: its features at x where v is zero, else their slopes along v.
 
-    >>> import jax
     >>> module = WithSlopes(jnp.sin)
     >>> module(jnp.array([0.0, 0.0])), module(jnp.array([0.0, 2.0]))
     (Array([0.], dtype=float32), Array([2.], dtype=float32))
