@@ -116,9 +116,7 @@ class Choosing(Checks):
             choices = smooth or [p for p in choices if p.encoding == self.encoding] or [fallback(self)]
             smooth, pilots = [], (SMOOTH_STAGES, SMOOTH_RATE)
             if held_out is None and train.n_rows < LEAST_ROWS[0]:
-                planned = self._plan(choices[0], train, None)
-                weights = slope_weights(planned) if choices[0].relevance else None
-                return (planned if weights is None else self._plan(choices[0], train, None, weights)), False
+                return self._weighed_by_slopes(choices[0], train), False
         if len([*choices, *smooth]) == 1 and not choices[0].relevance:
             return self._plan(choices[0], train, held_out), False
         racing, judging = train, held_out
@@ -141,6 +139,12 @@ class Choosing(Checks):
         if interrupted:
             return best, True
         return self._plan(chosen, train, held_out, best.plan.encoder.weights_), False
+
+    def _weighed_by_slopes(self, profile: Profile, train: Part) -> Run:
+        """Return a run of a profile on few rows, its columns weighed by the slopes observed; no row is set aside."""
+        planned = self._plan(profile, train, None)
+        weights = slope_weights(planned) if profile.relevance else None
+        return planned if weights is None else self._plan(profile, train, None, weights)
 
     def _race_smooth(
         self, best: Run, smooth: list[Profile], train: Part, held_out: Part, seed: int, refits: bool
