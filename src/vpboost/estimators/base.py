@@ -27,6 +27,7 @@ from .prediction import AccurateEnsemble, LightEnsemble
 from .resuming import facts_of, mark_of, profile_of, restore
 from .run import Run
 from .saving import save_model
+from .slopes import check_slopes
 
 #: A mean loss (targets are of order one) that leaves nothing to learn.
 NOTHING = 1e-5
@@ -65,6 +66,7 @@ class BaseVPBoost(Differentiable, Chains):
         sample_weight_val: Any = None,
         eval_set: Any = None,
         resume_from: Any = None,
+        dy: Any = None,
     ) -> Any:
         """Fit the ensemble.
 
@@ -86,6 +88,10 @@ class BaseVPBoost(Differentiable, Chains):
         resume_from : str or Path, optional
             A file written by :class:`vpboost.callbacks.Checkpoint` during a fit with the same data and settings, to go
             on from.
+        dy : array of shape (n_samples, n_features) or (n_samples, n_outputs, n_features), optional
+            Observed derivatives of y by the columns of X, in their units (of one output, a data frame like X will do);
+            NaN where one was not observed. For regressors with squared error: predictions are fitted to them, too, see
+            ``slope_weight``. Only values count on validation data.
 
         Returns
         -------
@@ -93,20 +99,30 @@ class BaseVPBoost(Differentiable, Chains):
         """
         before = dict(self.__dict__)
         try:
-            return self._fit(X, y, sample_weight, (X_val, y_val, sample_weight_val, eval_set), resume_from)
+            return self._fit(X, y, sample_weight, (X_val, y_val, sample_weight_val, eval_set), resume_from, dy)
         except BaseException:
             # what was fitted before is as it was: a mixture of old and new would predict nonsense
             self.__dict__.clear()
             self.__dict__.update(before)
             raise
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any, validation: tuple[Any, Any, Any, Any], resume_from: Any) -> Any:
+    def _fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        validation: tuple[Any, Any, Any, Any],
+        resume_from: Any,
+        dy: Any,
+    ) -> Any:
         """Check, split, plan, race, boost and store."""
         loss = self._check_settings()
         going_on = self.warm_start and hasattr(self, "boosted_")
         if going_on:
             self._check_unchanged(resume_from)
         data, facts = self._check_data(X, y, sample_weight, reset=not going_on), None
+        if dy is not None:
+            data = data._replace(slopes=check_slopes(dy, X, data, None if self._is_classifier else loss))
         if resume_from is not None:
             facts = read_facts(resume_from)
             profile = profile_of(facts.profile, resume_from)
@@ -157,7 +173,8 @@ class BaseVPBoost(Differentiable, Chains):
     def _scaled(self, part: Part) -> Part:
         """Return a part with the targets that the loss sees."""
         prepared = self.loss_.prepare_targets(part.target)
-        return part._replace(scaled=self.target_scaler_.transform(prepared, self.loss_.robust))
+        slopes = None if part.slopes is None else part.slopes / self.target_scaler_.scale_[:, None]
+        return part._replace(scaled=self.target_scaler_.transform(prepared, self.loss_.robust), slopes=slopes)
 
     def _facts(self, run: Run, seed: int) -> dict[str, Any]:
         return facts_of(run, self.get_params(deep=False), self.race_, seed)

@@ -146,7 +146,7 @@ class Chains(Choosing):
         rows = hold_out(whole.target, groups, self.validation_fraction, seed, self._is_classifier)
         if rows is None:
             return first.train, first.held_out
-        return encoded(whole.take(rows[0])), encoded(whole.take(rows[1]))
+        return encoded(whole.take(rows[0])), encoded(whole.take(rows[1]).values)
 
 
 def is_whole(boosted: Boosted, cut_short: bool) -> bool:

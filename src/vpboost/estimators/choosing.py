@@ -19,6 +19,7 @@ from .parts import Part, hold_out
 from .plan import FitPlan, chains_of, engine_of, learner_factory, rate_of, stopping_of, training_of, trust_region_of
 from .portfolio import (
     CLEARLY,
+    LEAST_ROWS,
     PILOT_RATE,
     PILOT_STAGES,
     RACE_ROWS,
@@ -33,6 +34,7 @@ from .portfolio import (
 )
 from .race import race
 from .run import Run
+from .slopes import slope_weight_of, strengths
 
 #: Profiles for responses without noise are tried where the best of the others leaves at most these parts of the
 #: targets' variance unexplained: the first up to ``SMALL`` training rows, the second up to ``MOST_SMOOTH_ROWS``.
@@ -70,7 +72,7 @@ class Choosing(Checks):
         averaged = 1 if profile.refit_full else n_chains  # its first chain is not averaged with the second
         rate = rate_of(profile, train.n_rows, averaged, self._is_classifier)
         plan = self._plan_for(profile, encoder, encoded, rate, n_chains)
-        return Run(plan, encoded, None if held_out is None else held_out.encoded(encoder, profile.dtype))
+        return Run(plan, encoded, None if held_out is None else held_out.values.encoded(encoder, profile.dtype))
 
     def _plan_for(
         self,
@@ -87,13 +89,14 @@ class Choosing(Checks):
         return FitPlan(
             *(profile, loss, self.target_scaler_, encoder),
             factory=learner_factory(self, train.n_rows, profile, encoder.sources_),
-            training=training_of(self, profile, train.n_rows, n_outputs, coupled),
+            training=training_of(self, profile, train.n_learnt, n_outputs, coupled),
             trust_region=trust_region_of(self, profile, rate),
-            engine=engine_of(self, profile, np.shape(train.inputs), coupled),
+            engine=engine_of(self, profile, (train.n_learnt, *np.shape(train.inputs)[1:]), coupled),
             dtype=profile.dtype,
             eval_metric=self.eval_metric,
             metric=None if metric is None else partial(self._score, metric),
             n_chains=n_chains,
+            slope_weight=1.0 if train.slopes is None else slope_weight_of(self.slope_weight, len(encoder.numeric_)),
         )
 
     def _score(self, metric: Score, part: Part, raw: np.ndarray) -> float:
@@ -108,7 +111,12 @@ class Choosing(Checks):
         ``refits`` says whether the rows that validate may be learnt from later.
         """
         choices = profiles(self, np.shape(train.inputs))
-        smooth = self._smooth_choices(train, choices)
+        smooth, pilots = self._smooth_choices(train, choices), (PILOT_STAGES, PILOT_RATE)
+        if train.slopes is not None:  # responses whose slopes are known are smooth
+            choices = smooth or [p for p in choices if p.encoding == self.encoding] or [fallback(self)]
+            smooth, pilots = [], (SMOOTH_STAGES, SMOOTH_RATE)
+            if held_out is None and train.n_rows < LEAST_ROWS[0]:
+                return self._weighed_by_slopes(choices[0], train), False
         if len([*choices, *smooth]) == 1 and not choices[0].relevance:
             return self._plan(choices[0], train, held_out), False
         racing, judging = train, held_out
@@ -118,12 +126,12 @@ class Choosing(Checks):
                 return self._plan(fallback(self), train, None), False
             racing, judging = train.take(rows[0]), train.take(rows[1])
         racing, judging = racing.sample(RACE_ROWS[0], seed), judging.sample(RACE_ROWS[1], seed)
-        best, interrupted = self._race(choices, racing, judging, seed, PILOT_STAGES, PILOT_RATE)
+        best, interrupted = self._race(choices, racing, judging, seed, *pilots)
         if not interrupted and smooth and unexplained(best) <= WORTH_TRYING[train.n_rows > SMALL]:
             fewer = racing.sample(SMOOTH_ROWS, seed)
             best, interrupted = self._race_smooth(best, smooth, fewer, judging, seed, refits)
         elif not interrupted and best.plan.profile.relevance:  # the user's choice
-            weights = process_weights(process_of(best), best)
+            weights = slope_weights(best) if train.slopes is not None else process_weights(process_of(best), best)
             best, interrupted = self._weigh_columns([best.plan.profile], weights, best, racing, judging, seed)
         chosen = best.plan.profile
         if self.verbose:
@@ -131,6 +139,12 @@ class Choosing(Checks):
         if interrupted:
             return best, True
         return self._plan(chosen, train, held_out, best.plan.encoder.weights_), False
+
+    def _weighed_by_slopes(self, profile: Profile, train: Part) -> Run:
+        """Return a run of a profile on few rows, its columns weighed by the slopes observed; no row is set aside."""
+        planned = self._plan(profile, train, None)
+        weights = slope_weights(planned) if profile.relevance else None
+        return planned if weights is None else self._plan(profile, train, None, weights)
 
     def _race_smooth(
         self, best: Run, smooth: list[Profile], train: Part, held_out: Part, seed: int, refits: bool
@@ -185,6 +199,8 @@ class Choosing(Checks):
 
     def _smooth_choices(self, train: Part, others: list[Profile]) -> list[Profile]:
         """Return the profiles for responses without noise, if this may be one."""
+        if train.slopes is not None:
+            return smooth_profiles(self, []) if train.n_rows <= MOST_SMOOTH_ROWS else []
         table = len(np.shape(train.inputs)) == 2 and LEAST_SMOOTH_ROWS <= train.n_rows <= MOST_SMOOTH_ROWS
         return smooth_profiles(self, others) if table and isinstance(self.loss_, SquaredError) else []
 
@@ -290,6 +306,13 @@ def process_weights(process: Process | None, run: Run) -> np.ndarray | None:
     if process is None or not run.plan.profile.relevance or not may_weigh(encoder):
         return None
     return beside_largest(process.inverse_lengths[: len(encoder.numeric_)])
+
+
+def slope_weights(run: Run) -> np.ndarray | None:
+    """Return the weights of numeric columns by slopes observed."""
+    encoder = run.plan.encoder
+    strength = strengths(run.train.slopes, len(encoder.numeric_)) if may_weigh(encoder) else None
+    return None if strength is None else beside_largest(strength)
 
 
 def weights_of(run: Run) -> np.ndarray | None:

@@ -150,6 +150,6 @@ VPBoostClassifier.__doc__ = (VPBoostClassifier.__doc__ or "").replace(
     PARAMETERS.format(
         losses='"log_loss" (default): binary or multiclass cross-entropy.',
         metrics='"log_loss", "error", "auc" (two classes)',
-        class_weight=CLASS_WEIGHT,
+        more=CLASS_WEIGHT,
     ),
 )

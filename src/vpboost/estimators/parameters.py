@@ -80,7 +80,7 @@ PARAMETERS = """Parameters
         Part of the rows set aside for validation when none are given.
     eval_metric : str or callable, optional
         What to watch on the validation data, by default the loss: {metrics}, or
-        ``metric(y_true, y_pred) -> float`` where lower is better (repeated rows count once in it).{class_weight}
+        ``metric(y_true, y_pred) -> float`` where lower is better (repeated rows count once in it).{more}
     warm_start : bool, default=False
         Go on from the previous fit, adding stages up to ``n_estimators``. Settings that belong to the model from its
         first stage on, such as the loss, must not change.

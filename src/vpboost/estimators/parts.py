@@ -22,16 +22,27 @@ class Part(NamedTuple):
     target: np.ndarray  #: in the user's units, or numbers of classes
     weight: np.ndarray
     scaled: Any = None  #: targets as the loss sees them
+    slopes: Any = None  #: observed ∂y/∂x, (rows, outputs, columns), or None; of encoded parts, see :func:`slope_rows`
 
     @property
     def n_rows(self) -> int:
         """The number of rows."""
         return len(self.target)
 
+    @property
+    def n_learnt(self) -> int:
+        """The number of rows, and of slopes beside them once they are encoded."""
+        return self.n_rows + (0 if self.slopes is None else len(self.slopes.target))
+
+    @property
+    def values(self) -> "Part":
+        """The part without slopes."""
+        return self._replace(slopes=None)
+
     def take(self, rows: np.ndarray) -> "Part":
         """Return some of the rows."""
-        scaled = None if self.scaled is None else self.scaled[rows]
-        return Part(take(self.inputs, rows), self.target[rows], self.weight[rows], scaled)
+        scaled, slopes = (None if part is None else part[rows] for part in (self.scaled, self.slopes))
+        return Part(take(self.inputs, rows), self.target[rows], self.weight[rows], scaled, slopes)
 
     def sample(self, most: int, seed: int) -> "Part":
         """Return the part, or so many random rows of it."""
@@ -44,15 +55,31 @@ class Part(NamedTuple):
         if self.inputs.shape[0] > MANY_ROWS and not isinstance(self.inputs, Table):
             scaled = self.scaled if self.scaled.dtype.kind == "i" else self.scaled.astype(dtype)
             return self._replace(inputs=Rows(self.inputs, encode=encoder.transform), scaled=scaled)
-        inputs = encoder.transform(self.inputs)
-        if np.dtype(dtype) == np.float32:
-            return self._replace(inputs=inputs)
-        return self._replace(inputs=rounded(inputs), scaled=rounded(self.scaled))
+        part = self._replace(inputs=encoder.transform(self.inputs))
+        if np.dtype(dtype) != np.float32:
+            part = part._replace(inputs=rounded(part.inputs), scaled=rounded(self.scaled))
+        return part if self.slopes is None else part._replace(slopes=slope_rows(self, encoder, part.inputs))
 
     @property
     def learnt(self) -> tuple[Any, Any, np.ndarray]:
         """Inputs, targets and weights as the learners see them."""
         return self.inputs, self.scaled, self.weight
+
+
+def slope_rows(part: Part, encoder: InputEncoder, encoded: np.ndarray) -> Part:
+    """Return observed slopes of scaled targets as rows [x, v]: of encoded inputs x, along v as one column moves.
+
+    It moves by its spread, so that slopes are of order one. Those not observed are left out, and those by a column that
+    cannot move: constant, or missing in that row.
+    """
+    along = encoder.directions(part.inputs)
+    with np.errstate(over="ignore"):
+        slopes = rounded(part.slopes[:, :, encoder.numeric_] * encoder.spreads)
+    row, column = np.nonzero(~np.isnan(slopes).all(axis=1) & along.any(axis=2))
+    observed = slopes[row, :, column]
+    if np.isinf(observed).any():
+        raise ValueError("dy has values too large beside the spreads of X and y; rescale them")
+    return Part(np.concatenate([encoded[row], along[row, column]], axis=1), observed, part.weight[row], observed)
 
 
 def rounded(values: Any) -> Any:
@@ -65,10 +92,14 @@ def rounded(values: Any) -> Any:
 
 def merged(part: Part) -> tuple[Part, np.ndarray]:
     """Return the rows in an order of their own, equal ones merged, and groups of equal inputs."""
-    rows, weight, groups = canonical_rows(part.inputs, part.target, part.weight)
+    told = part.target
+    if part.slopes is not None:  # rows that differ in these alone are not equal
+        slopes = part.slopes.reshape(part.n_rows, -1)
+        told = np.concatenate([told, np.isnan(slopes), np.nan_to_num(slopes)], axis=1)
+    rows, weight, groups = canonical_rows(part.inputs, told, part.weight)
     if len(rows) == part.inputs.shape[0] > MOST_SORTED:
         return part._replace(weight=weight), groups  # as it is: a copy would take memory
-    return Part(take(part.inputs, rows), part.target[rows], weight), groups
+    return part.take(rows)._replace(weight=weight), groups
 
 
 def canonical_rows(X: Any, target: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

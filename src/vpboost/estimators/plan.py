@@ -58,6 +58,7 @@ class FitPlan:
     eval_metric: Any  #: as the user gave it
     metric: Callable[[Part, np.ndarray], float] | None  #: of a part and raw predictions for it; None for the loss
     n_chains: int = 1  #: fits that are averaged
+    slope_weight: float = 1.0  #: of an observed slope beside a value
 
 
 def training_of(settings: Any, profile: Profile, n: int, n_outputs: int = 1, coupled: bool = False) -> Training:

@@ -13,6 +13,8 @@ from ..tables.frames import column_values, in_order, is_frame
 from .base import BaseVPBoost
 from .checks import unmasked
 from .parameters import PARAMETERS
+from .settings import with_parameter
+from .slopes import check_slope_weight
 
 #: Targets may not be larger: predictions, and differences of them, must be numbers.
 LARGEST = 1e300
@@ -42,6 +44,13 @@ class VPBoostRegressor(RegressorMixin, BaseVPBoost):
     >>> bool(model.score(X, y) > 0.99)
     True
     """
+
+    def __init__(self, *, slope_weight: Any = "auto", **parameters: Any):
+        super().__init__(**parameters)
+        self.slope_weight = slope_weight
+
+    # what scikit-learn and notebooks read
+    __init__.__signature__ = with_parameter(BaseVPBoost, "slope_weight", "auto")  # type: ignore[attr-defined]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -90,6 +99,7 @@ class VPBoostRegressor(RegressorMixin, BaseVPBoost):
         return target.astype(np.float64).reshape(len(target), -1)
 
     def _named_loss(self) -> Any:
+        check_slope_weight(self.slope_weight)
         loss = "squared_error" if self.loss is None else self.loss
         if isinstance(loss, str):
             if loss not in REGRESSION_LOSSES:
@@ -124,6 +134,10 @@ LOSSES = """"squared_error" (default), "pseudo_huber", "quantile" (the median; `
         "poisson", "gamma", "tweedie", a loss object, or a convex JAX function ``f(prediction, target)``. Targets are
         scaled to order one inside, so widths such as ``PseudoHuber(delta)`` are in units of y's spread (by its
         quartiles); a function sees them as they are."""
+SLOPE_WEIGHT = """
+    slope_weight : float or "auto", default="auto"
+        What the squared error of a derivative given as ``dy`` weighs beside that of a value, both in units of the
+        spreads of y and of the column of X. "auto" is 1 over the number of numeric columns."""
 VPBoostRegressor.__doc__ = (VPBoostRegressor.__doc__ or "").replace(
-    "{parameters}", PARAMETERS.format(losses=LOSSES, metrics='"rmse", "mae", "r2"', class_weight="")
+    "{parameters}", PARAMETERS.format(losses=LOSSES, metrics='"rmse", "mae", "r2"', more=SLOPE_WEIGHT)
 )

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from ..callbacks import Progress
 from ..core.boosting import boost
 from ..core.records import Boosted, Stage
+from ..core.slopes import boost_with_slopes
 from .parts import Part
 from .plan import FitPlan
 
@@ -41,7 +43,11 @@ class Run:
             noted = {**(facts or {}), "scores": self.scores}
             return watch(Progress(stage, n_learners, self.scores[-1], noted, time.monotonic() - began))
 
-        self.boosted = boost(
+        fit: Callable[..., Boosted] = boost
+        if self.train.slopes is not None:
+            pairs, slopes, weights = self.train.slopes.learnt
+            fit = partial(boost_with_slopes, slopes=(pairs, slopes, plan.slope_weight * weights))
+        self.boosted = fit(
             x,
             y,
             loss=plan.loss,

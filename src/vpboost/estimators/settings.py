@@ -116,8 +116,8 @@ class Settings(BaseEstimator):
         return int(self.n_estimators)
 
 
-def with_parameter(kind: type, name: str) -> inspect.Signature:
-    """Return the signature of a class's constructor with one more parameter, by default None."""
+def with_parameter(kind: type, name: str, default: Any = None) -> inspect.Signature:
+    """Return the signature of a class's constructor with one more parameter."""
     known = inspect.signature(kind.__init__)  # type: ignore[misc]
-    more = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None)
+    more = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
     return known.replace(parameters=[*known.parameters.values(), more])

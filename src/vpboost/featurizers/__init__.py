@@ -36,13 +36,23 @@ It may also have a method ``columns(x)`` from inputs side by side, ``(*input_sha
 """
 
 from .activations import activation_function
-from .base import Factory, Identity, SomeColumns, WithBias, columns, count_parameters, require_vector, with_bias
+from .base import (
+    Factory,
+    Identity,
+    SomeColumns,
+    WithBias,
+    WithSlopes,
+    columns,
+    count_parameters,
+    require_vector,
+    with_bias,
+)
 from .bases import RBF, BSpline, Fourier
 from .networks import MLP, ConvNet, ResNet
 from .registry import KINDS, Kind, kind_of, named_factory, register, takes
 
 __all__ = [
     "KINDS", "MLP", "RBF", "BSpline", "ConvNet", "Factory", "Fourier", "Identity", "Kind", "ResNet", "SomeColumns",
-    "WithBias", "activation_function", "columns", "count_parameters", "kind_of", "named_factory", "register",
-    "require_vector", "takes", "with_bias",
+    "WithBias", "WithSlopes", "activation_function", "columns", "count_parameters", "kind_of", "named_factory",
+    "register", "require_vector", "takes", "with_bias",
 ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 import abc
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -60,6 +61,24 @@ class WithBias(eqx.Module):
         """Return the features of inputs side by side."""
         features = columns(self.featurizer, x)
         return jnp.concatenate([features, jnp.ones((1, x.shape[-1]), features.dtype)])
+
+
+class WithSlopes(ByColumns):
+    """A featurizer of inputs [x, v]: its features at x where v is zero, else their slopes along v.
+
+    >>> module = WithSlopes(jnp.sin)
+    >>> module(jnp.array([0.0, 0.0])), module(jnp.array([0.0, 2.0]))
+    (Array([0.], dtype=float32), Array([2.], dtype=float32))
+    """
+
+    featurizer: Callable
+
+    def columns(self, x: Float[Array, "2d rows"]) -> Float[Array, "n rows"]:
+        """Return the features of inputs side by side."""
+        half = x.shape[0] // 2
+        at, along = x[:half], x[half:]
+        features, slopes = jax.jvp(partial(columns, self.featurizer), (at,), (along,))
+        return jnp.where(jnp.any(along != 0, axis=0), slopes, features)
 
 
 class SomeColumns(ByColumns):

@@ -1,5 +1,6 @@
 """From tables as people have them to arrays of order one."""
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -143,19 +144,45 @@ class InputEncoder:
         """
         slope = np.where(self.constant_, 0.0, 1 / self.scale_)
         numbers, _ = parts_of(X)
-        scaled, end = self._scaled(numbers), encoded.shape[2]
+        scaled = self._scaled(numbers)
         moves = np.isfinite(numbers) & (np.abs(scaled) < FARTHEST)
         if encoded.ndim > 3:
             return np.where(moves[:, None], encoded * slope, 0.0)
         by_scaled = encoded[:, :, : len(self.numeric_)].copy()
-        for extra in reversed(self.extras_):
-            steepness = extra.encoding.slope(scaled[:, extra.column]) / extra.scale
-            begin = end - steepness.shape[1]
-            by_scaled[:, :, extra.column] += np.einsum("rkd,rd->rk", encoded[:, :, begin:end], steepness)
-            end = begin
+        for column, places, steepness in self._steepness(scaled):
+            by_scaled[:, :, column] += np.einsum("rkd,rd->rk", encoded[:, :, places], steepness)
         gradient = np.zeros((*encoded.shape[:2], n_inputs))
         gradient[:, :, self.numeric_] = np.where(moves[:, None], by_scaled * slope, 0.0)
         return gradient
+
+    def _steepness(self, scaled: np.ndarray) -> Iterator[tuple[int, slice, np.ndarray]]:
+        """Yield, for what encodings add: the numeric column, the places of what is added, its slopes by that column."""
+        end = len(self.sources_)
+        for extra in reversed(self.extras_):
+            steepness = extra.encoding.slope(scaled[:, extra.column]) / extra.scale
+            yield extra.column, slice(end - steepness.shape[1], end), steepness
+            end -= steepness.shape[1]
+
+    @property
+    def spreads(self) -> np.ndarray:
+        """The spread of each numeric column, in the user's units."""
+        return self.scale_ if self.weights_ is None else self.scale_ * self.weights_
+
+    def directions(self, X: Any) -> np.ndarray:
+        """Return where encoded rows go as each numeric column moves by its spread: (rows, numeric columns, D).
+
+        Zero where they stay: at missing values, in constant columns, and beyond ``FARTHEST`` spreads.
+        """
+        numbers, _ = parts_of(X)
+        scaled = self._scaled(numbers)
+        pace = np.where(np.isfinite(numbers) & (np.abs(scaled) < FARTHEST) & ~self.constant_, 1.0, 0.0)
+        if self.weights_ is not None:
+            pace = pace * self.weights_
+        along = np.zeros((*scaled.shape, len(self.sources_)))
+        along[:, np.arange(scaled.shape[1]), np.arange(scaled.shape[1])] = pace
+        for column, places, steepness in self._steepness(scaled):
+            along[:, column, places] = steepness * pace[:, [column]]
+        return along
 
 
 def extra_of(column: int, encoding: Any, values: np.ndarray, weights: np.ndarray) -> Extra:
