@@ -150,13 +150,13 @@ class BaseVPBoost(Differentiable, Chains):
     def _learn_targets(self, given: Any, train: Part) -> None:
         """Find the loss and the scale of the targets."""
         loss, kind = self._resolve_loss(given)
-        prepared = loss.prepare_targets(train.target)
+        prepared = self._for_holes(loss).prepare_targets(train.target)
         self.target_scaler_ = TargetScaler(kind).fit(prepared, train.weight, loss.robust)
         self.loss_ = loss.adapted(self.target_scaler_.transform(prepared), train.weight)
 
     def _scaled(self, part: Part) -> Part:
         """Return a part with the targets that the loss sees."""
-        prepared = self.loss_.prepare_targets(part.target)
+        prepared = self._for_holes(self.loss_).prepare_targets(part.target)
         return part._replace(scaled=self.target_scaler_.transform(prepared, self.loss_.robust))
 
     def _facts(self, run: Run, seed: int) -> dict[str, Any]:

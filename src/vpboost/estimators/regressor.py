@@ -12,6 +12,7 @@ from ..suggest import did_you_mean
 from ..tables.frames import column_values, in_order, is_frame
 from .base import BaseVPBoost
 from .checks import unmasked
+from .metrics import REGRESSION
 from .parameters import PARAMETERS
 
 #: Targets may not be larger: predictions, and differences of them, must be numbers.
@@ -63,6 +64,17 @@ class VPBoostRegressor(RegressorMixin, BaseVPBoost):
         gradient = slopes * scale.reshape(*scale.shape, *[1] * (slopes.ndim - 2))
         return gradient[:, 0] if self.single_output_ else gradient
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return R², the mean of those of the outputs; missing targets do not count."""
+        target = np.asarray(y)
+        if target.ndim != 2 or target.dtype.kind != "f" or not np.isnan(target).any():
+            return super().score(X, y, sample_weight)
+        weight = np.ones(len(target)) if sample_weight is None else np.asarray(sample_weight, float)
+        return -REGRESSION["r2"](target, self.predict(X), weight)
+
+    def _check_trimmed(self, target: np.ndarray) -> None:
+        check_holes(np.isnan(target), columns=True)
+
     def _plain(self, target: np.ndarray) -> np.ndarray:
         return target[:, 0] if self.single_output_ else target
 
@@ -77,11 +89,20 @@ class VPBoostRegressor(RegressorMixin, BaseVPBoost):
             y = in_order(y, self.target_names_)
         if hasattr(y, "to_numpy") and not is_frame(y):  # a column of a data frame, of decimals, say
             y = column_values(y)
-        target = check_array(unmasked(y, "y"), ensure_2d=False, dtype="numeric", input_name="y")
+        several = len(np.shape(y)) == 2 and np.shape(y)[1] > 1
+        finite = "allow-nan" if several else True  # NaN is a target that was not observed
+        target = check_array(
+            unmasked(y, "y"), ensure_2d=False, dtype="numeric", input_name="y", ensure_all_finite=finite
+        )
         if target.dtype.kind not in "biuf":
             raise ValueError(f"y must be numeric, got dtype {target.dtype}")
-        if target.size and np.abs(target.astype(np.float64)).max() > LARGEST:
-            raise ValueError(f"y must be smaller than {LARGEST:g} in size, got {np.abs(target).max():g}; rescale it")
+        holes = np.isnan(target)
+        check_holes(holes, columns=reset)
+        if target.size and np.nanmax(np.abs(target.astype(np.float64))) > LARGEST:
+            raise ValueError(
+                f"y must be smaller than {LARGEST:g} in size, got {np.nanmax(np.abs(target)):g}; rescale it"
+            )
+        self._has_holes = bool(holes.any()) or (self._has_holes and not reset)
         if reset:
             self.single_output_ = target.ndim == 1
             self.n_outputs_ = 1 if target.ndim == 1 else target.shape[1]
@@ -118,6 +139,19 @@ class VPBoostRegressor(RegressorMixin, BaseVPBoost):
             return loss, "log"
         scaled = isinstance(loss, losses.SquaredError) or loss.robust
         return loss, "standard" if scaled else "none"
+
+
+def check_holes(holes: np.ndarray, columns: bool) -> None:
+    """Raise ``ValueError`` if a row has no target at all or, with ``columns``, an output none in any row."""
+    if not holes.any():
+        return
+    rows = np.flatnonzero(holes.all(axis=1))
+    if len(rows):
+        shown = f"{rows[:10].tolist()}{' and more' if len(rows) > 10 else ''}"
+        raise ValueError(f"y has no target at all in {len(rows)} row(s), {shown}; leave these rows out")
+    empty = np.flatnonzero(holes.all(axis=0))
+    if columns and len(empty):
+        raise ValueError(f"y has no target at all for output(s) {empty.tolist()}; leave these columns out")
 
 
 LOSSES = """"squared_error" (default), "pseudo_huber", "quantile" (the median; ``losses.Quantile(0.9)`` for others),

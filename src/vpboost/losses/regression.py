@@ -9,7 +9,16 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..checks import check_between, plain_number
-from .base import Loss, Rows, Values, away_from_zero, newton_constant_near, real_targets, weighted_mean
+from .base import (
+    Loss,
+    Rows,
+    Values,
+    away_from_zero,
+    newton_constant_near,
+    observed_columns,
+    real_targets,
+    weighted_mean,
+)
 from .curvature import Curvature, Diagonal, ScaledIdentity
 
 
@@ -20,6 +29,8 @@ class SquaredError(Loss):
     >>> float(loss.value(jnp.array([3.0]), jnp.array([1.0])))
     2.0
     """
+
+    sums_over_outputs: ClassVar[bool] = True
 
     def value(self, prediction: Rows, target: Array) -> Values:
         return 0.5 * jnp.sum((prediction - target) ** 2, axis=-1)
@@ -44,6 +55,7 @@ class PseudoHuber(Loss):
     """
 
     robust: ClassVar[bool] = True
+    sums_over_outputs: ClassVar[bool] = True
     delta: float = eqx.field(static=True, default=1.0, converter=plain_number)
 
     def __check_init__(self) -> None:
@@ -78,6 +90,7 @@ class Quantile(Loss):
     """
 
     robust: ClassVar[bool] = True
+    sums_over_outputs: ClassVar[bool] = True
     level: float = eqx.field(static=True, default=0.5, converter=plain_number)
     smoothing: float = eqx.field(static=True, default=0.05, converter=plain_number)
 
@@ -89,11 +102,12 @@ class Quantile(Loss):
     def adapted(self, target: np.ndarray, weight: np.ndarray) -> "Quantile":
         """Return the loss with a smoothing of at most a fifth of the width of the targets' law around the quantile."""
         tail = min(self.level, 1 - self.level) / 2
-        low, high = np.quantile(
-            target, [self.level - tail, self.level + tail], axis=0, weights=weight, method="inverted_cdf"
-        )
-        widths = (high - low)[high > low]
-        return Quantile(self.level, min(self.smoothing, float(widths.min()) / 5)) if len(widths) else self
+        ends = [
+            np.quantile(column, [self.level - tail, self.level + tail], weights=known, method="inverted_cdf")
+            for column, known in observed_columns(target, weight)
+        ]
+        widths = [high - low for low, high in ends if high > low]
+        return Quantile(self.level, min(self.smoothing, float(min(widths)) / 5)) if widths else self
 
     def value(self, prediction: Rows, target: Array) -> Values:
         residual = target - prediction
@@ -114,6 +128,8 @@ class Quantile(Loss):
 
 class LogLink(Loss):
     """A loss of non-negative targets whose prediction is the log of their mean; c₀ = log of the mean."""
+
+    sums_over_outputs: ClassVar[bool] = True
 
     def prepare_targets(self, y: Any) -> np.ndarray:
         target = real_targets(y)

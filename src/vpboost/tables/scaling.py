@@ -62,7 +62,8 @@ class TargetScaler:
             return self
         self.shift_, self.scale_, _ = statistics(target, weight)
         if robust:
-            found = np.array([robust_statistics(column, weight) for column in target.T])
+            known = [~np.isnan(column) for column in target.T]
+            found = np.array([robust_statistics(target[k, j], weight[k]) for j, k in enumerate(known)])
             self.shift_, self.scale_ = found[:, 0], np.where(found[:, 1] > 0, found[:, 1], self.scale_)
             self.limit_ = ROBUST_LIMIT * np.maximum(found[:, 2] / self.scale_, 1.0)
         return self
@@ -77,6 +78,8 @@ class TargetScaler:
         if self.kind == "log":
             return target / self.scale_
         scaled = standardise(target, self.shift_, self.scale_, False)
+        if np.isnan(target).any():
+            scaled = np.where(np.isnan(target), np.nan, scaled)
         return np.clip(scaled, -self.limit_, self.limit_) if robust else scaled
 
     def inverse(self, raw: np.ndarray) -> np.ndarray:
