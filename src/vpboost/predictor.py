@@ -49,6 +49,9 @@ class Predictor:
             return np.array(self.content["classes"])[self.predict_proba(X).argmax(axis=1)]
         raw, target = self.raw(X), self.content["target"]
         scale, shift = self.arrays["target.scale"], self.arrays["target.shift"]
+        if target["kind"] == "logs":
+            raise ValueError("the mean of a lognormal distribution depends on its spread; predict with vpboost itself")
+        raw = raw.reshape(len(raw), len(scale), -1)[:, :, 0]  # of several numbers for each target, the location
         values = scaled_back(raw, target["kind"], scale, shift)
         return values[:, 0] if self.content["single_output"] else values
 
@@ -238,6 +241,8 @@ def scaled_back(raw, kind, scale, shift):
     """Return predictions in the user's units, within what double precision holds."""
     with np.errstate(over="ignore"):
         values = scale * (to_rates(raw) if kind == "log" else raw) + shift
+    if kind == "logs":
+        return to_rates(values)
     return np.clip(values, -np.finfo(float).max, np.finfo(float).max)
 
 

@@ -141,11 +141,18 @@ class BaseVPBoost(Differentiable, Chains):
             run, interrupted = self._choose_profile(train, groups, held_out, seed, whole is not None)
         if interrupted and run.boosted is not None:
             status = f"interrupted after {len(run.scores)} stages, while profiles were compared"
-            return self._store(run, run.boosted._replace(status=status), True, [])
+            self._store(run, run.boosted._replace(status=status), True, [])
+            self._finish(run, None, groups, seed)
+            return self
         stopping = self._early_stopping(run)
         first = partial(self._boost, run, seed, stopping, start, recall=facts is not None)
         boosted, others = self._boost_chains(run, whole, groups, seed, stopping, first)
-        return self._store(run, boosted, stopping is not None, others, given=whole is None)
+        self._store(run, boosted, stopping is not None, others, given=whole is None)
+        self._finish(run, whole, groups, seed)
+        return self
+
+    def _finish(self, run: Run, whole: Part | None, groups: np.ndarray, seed: int) -> None:
+        """Do what is left once a model is stored; ``whole`` are all rows, where some were set aside for validation."""
 
     def _learn_targets(self, given: Any, train: Part) -> None:
         """Find the loss and the scale of the targets."""

@@ -18,7 +18,7 @@ from .settings import Settings
 
 #: Parameters that belong to a model from its first stage on. (Encodings and the like are in its profile.)
 BINDING = (
-    *("loss", "featurizer", "width", "depth", "activation", "reg_lambda"),
+    *("loss", "distribution", "featurizer", "width", "depth", "activation", "reg_lambda"),
     *("eval_metric", "validation_fraction", "dtype"),
 )
 #: What of a profile belongs to a model from its first stage on.
@@ -50,7 +50,7 @@ class Checks(Settings):
 
     def _binding_settings(self) -> dict[str, str]:
         """Return the parameters that belong to a model from its first stage on."""
-        settings = {name: describe_setting(getattr(self, name), name not in MAY_HAVE_STATE) for name in BINDING}
+        settings = {name: describe_setting(getattr(self, name), name not in MAY_HAVE_STATE) for name in BINDING if hasattr(self, name)}
         return {**settings, "dtype": repr("auto" if is_auto(self.dtype) else np.dtype(self.dtype).name)}
 
     def _check_unchanged(self, resume_from: Any) -> None:

@@ -56,6 +56,7 @@ class ModelFunction(eqx.Module):
     target_shift: Array
     link: str = eqx.field(static=True)  #: "none", "standard", "log" or "classes"
     single: bool = eqx.field(static=True)  #: whether to return a number
+    each: int = eqx.field(static=True, default=1)  #: numbers predicted for each target, the location first
 
     def __hash__(self) -> int:
         return id(self)  # JAX asks for one to compile a function; arrays have none
@@ -71,6 +72,7 @@ class ModelFunction(eqx.Module):
         raw = self.ensemble(self.encode(x))
         if self.link == "classes":
             return jax.nn.softmax(jnp.concatenate([jnp.zeros(1, raw.dtype), raw]) if len(raw) == 1 else raw)
+        raw = raw[:: self.each]
         values = self.target_scale * (to_rates(raw, jnp) if self.link == "log" else raw) + self.target_shift
         return values[0] if self.single else values
 
@@ -119,6 +121,7 @@ def function_of(model: Any, levels: np.ndarray, link: str, single: bool) -> Mode
         target_shift=array(model.target_scaler_.shift_),
         link=link,
         single=single,
+        each=model.loss_.n_parameters,
     )
 
 

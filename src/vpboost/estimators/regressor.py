@@ -5,15 +5,17 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import check_array
+from sklearn.utils.validation import check_array, check_is_fitted
 
 from .. import losses
 from ..suggest import did_you_mean
 from ..tables.frames import column_values, in_order, is_frame
-from .base import BaseVPBoost
 from .checks import unmasked
+from .distributional import Distributional, check_distribution
 from .metrics import REGRESSION
 from .parameters import PARAMETERS
+from .settings import with_parameter
+from .spread import FAMILIES
 
 #: Targets may not be larger: predictions, and differences of them, must be numbers.
 LARGEST = 1e300
@@ -28,7 +30,7 @@ REGRESSION_LOSSES = {
 }
 
 
-class VPBoostRegressor(RegressorMixin, BaseVPBoost):
+class VPBoostRegressor(RegressorMixin, Distributional):
     """Gradient boosting of smooth learners for regression with any number of outputs.
 
     {parameters}
@@ -44,22 +46,37 @@ class VPBoostRegressor(RegressorMixin, BaseVPBoost):
     True
     """
 
+    def __init__(self, *, distribution: Any = None, **parameters: Any):
+        super().__init__(**parameters)
+        self.distribution = distribution
+
+    # what scikit-learn and notebooks read
+    __init__.__signature__ = with_parameter(Distributional, "distribution")  # type: ignore[attr-defined]
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
 
     def predict(self, X: Any) -> np.ndarray:
-        """Return predictions in the units of ``y``, shape (n_samples,) or (n_samples, n_outputs)."""
+        """Return predictions in the units of ``y``, shape (n_samples,) or (n_samples, n_outputs).
+
+        With a ``distribution``, these are its means.
+        """
+        if self.distribution == "lognormal":
+            return self.predict_dist(X).mean()
         return self._from_raw(self._raw(X))
 
     def staged_predict(self, X: Any) -> Iterator[np.ndarray]:
         """Yield the predictions of the first 1, 2, ... learners."""
+        self._link()
         yield from (self._from_raw(raw) for raw in self._staged_raw(X))
 
     def input_gradient(self, X: Any) -> np.ndarray:
         """Return ∂prediction/∂x in the user's units, exact: (n_samples, n_features), or (n, n_outputs, n_features)."""
+        self._link()
         raw, slopes = self._raw_gradient(X)
+        raw, slopes = self._location(raw), self._location(slopes)
         scale = self.target_scaler_.slope(raw)
         gradient = slopes * scale.reshape(*scale.shape, *[1] * (slopes.ndim - 2))
         return gradient[:, 0] if self.single_output_ else gradient
@@ -79,8 +96,21 @@ class VPBoostRegressor(RegressorMixin, BaseVPBoost):
         return target[:, 0] if self.single_output_ else target
 
     def _from_raw(self, raw: np.ndarray) -> np.ndarray:
-        values = self.target_scaler_.inverse(np.asarray(raw, dtype=np.float64))
+        values = self.target_scaler_.inverse(np.asarray(self._location(raw), dtype=np.float64))
         return self._plain(values)
+
+    def _location(self, raw: np.ndarray) -> np.ndarray:
+        """Return what ``predict`` is made of: the first of the numbers that are predicted for each target."""
+        return raw[:, :: self.loss_.n_parameters]
+
+    def _link(self) -> str:
+        check_is_fitted(self)
+        if self.target_scaler_.kind == "logs":
+            raise ValueError(
+                "this is not known for distribution='lognormal', whose mean depends on its spread, too; fit "
+                "distribution='normal' to the logarithms of y"
+            )
+        return super()._link()
 
     def _check_target(self, y: Any, reset: bool) -> np.ndarray:
         if y is None:
@@ -111,6 +141,10 @@ class VPBoostRegressor(RegressorMixin, BaseVPBoost):
         return target.astype(np.float64).reshape(len(target), -1)
 
     def _named_loss(self) -> Any:
+        check_distribution(self.distribution, self.loss)
+        if self.distribution is not None:
+            own = isinstance(self.distribution, losses.Likelihood)
+            return self.distribution if own else FAMILIES[self.distribution].location()
         loss = "squared_error" if self.loss is None else self.loss
         if isinstance(loss, str):
             if loss not in REGRESSION_LOSSES:
@@ -120,6 +154,8 @@ class VPBoostRegressor(RegressorMixin, BaseVPBoost):
             return REGRESSION_LOSSES[loss]()
         if isinstance(loss, losses.BinaryCrossEntropy | losses.MulticlassCrossEntropy):
             raise ValueError(f"loss must be one of regression, got {type(loss).__name__}; use VPBoostClassifier")
+        if isinstance(loss, losses.Likelihood):
+            raise ValueError(f"loss must predict one number for each target; give {type(loss).__name__} as distribution")
         if isinstance(loss, losses.Loss):
             return loss
         if isinstance(loss, type) and issubclass(loss, losses.Loss):
@@ -135,9 +171,11 @@ class VPBoostRegressor(RegressorMixin, BaseVPBoost):
                 f"loss predicts outputs={outputs} numbers a row, y has {self.n_outputs_}; use vpboost.boost for a loss "
                 "with other numbers of predictions and targets"
             )
+        if isinstance(self.distribution, str):
+            return loss, FAMILIES[self.distribution].kind
         if isinstance(loss, losses.LogLink):
             return loss, "log"
-        scaled = isinstance(loss, losses.SquaredError) or loss.robust
+        scaled = isinstance(loss, losses.SquaredError) or (loss.robust and not isinstance(loss, losses.Likelihood))
         return loss, "standard" if scaled else "none"
 
 

@@ -23,6 +23,8 @@ LOSSES: dict[str, type] = {
     for kind in (
         *(losses.SquaredError, losses.PseudoHuber, losses.Quantile, losses.Poisson, losses.Gamma, losses.Tweedie),
         *(losses.BinaryCrossEntropy, losses.MulticlassCrossEntropy),
+        *(losses.NormalLikelihood, losses.StudentTLikelihood, losses.GammaLikelihood),
+        losses.NegativeBinomialLikelihood,
     )
 }
 #: Layers of a network, and blocks of a convolutional one, at the most: a description must not make its reader work for
