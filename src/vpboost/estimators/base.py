@@ -117,7 +117,9 @@ class BaseVPBoost(Differentiable, Chains):
         # a fit that goes on keeps its validation rows: they must not be trained on
         train, held_out = self._split(data, groups, validation, self.seed_ if going_on else seed)
         # what other chains may learn from; else it is let go, for it may be large
-        whole = None if held_out is None or train is data or not may_chain(self, train.n_rows) else data
+        split = held_out is not None and train is not data
+        whole = data if split and may_chain(self, train.n_rows) else None
+        rows = data if split and self._needs_rows(train.n_rows) else None
         del data
         self._check_trimmed(train.target)
         if not going_on:
@@ -148,8 +150,12 @@ class BaseVPBoost(Differentiable, Chains):
         first = partial(self._boost, run, seed, stopping, start, recall=facts is not None)
         boosted, others = self._boost_chains(run, whole, groups, seed, stopping, first)
         self._store(run, boosted, stopping is not None, others, given=whole is None)
-        self._finish(run, whole, groups, seed)
+        self._finish(run, rows, groups, seed)
         return self
+
+    def _needs_rows(self, n: int) -> bool:
+        """Say whether a fit to ``n`` training rows needs all rows once more when it is done."""
+        return False
 
     def _finish(self, run: Run, whole: Part | None, groups: np.ndarray, seed: int) -> None:
         """Do what is left once a model is stored; ``whole`` are all rows, where some were set aside for validation."""

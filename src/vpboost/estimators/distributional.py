@@ -19,6 +19,8 @@ from .spread import FAMILIES, Honest, Spread, law_of, learn_spread, spread_input
 #: Parts that a table is split into, each predicted by a model that has learnt the others: the second of few rows, where
 #: every row counts.
 FOLDS, FOLDS_IF_FEW, FEW = 5, 10, 1000
+#: So many training rows have enough validation rows to learn from.
+MANY = 20_000
 
 
 class Distributional(BaseVPBoost):
@@ -74,6 +76,9 @@ class Distributional(BaseVPBoost):
             raise ValueError("predict_dist needs to know the distribution; give CustomLikelihood a law")
         parameters = raw.reshape(len(raw), self.n_outputs_, -1)
         return law(self._plain(parameters))
+
+    def _needs_rows(self, n: int) -> bool:
+        return isinstance(self.distribution, str) and n < MANY
 
     def _finish(self, run: Run, whole: Part | None, groups: np.ndarray, seed: int) -> None:
         """Learn what the distribution has besides its location."""

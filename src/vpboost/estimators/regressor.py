@@ -91,6 +91,8 @@ class VPBoostRegressor(RegressorMixin, Distributional):
 
     def _check_trimmed(self, target: np.ndarray) -> None:
         check_holes(np.isnan(target), columns=True)
+        if self.distribution == "negative_binomial":
+            losses.Observed(losses.NegativeBinomialLikelihood()).prepare_targets(target)
 
     def _plain(self, target: np.ndarray) -> np.ndarray:
         return target[:, 0] if self.single_output_ else target

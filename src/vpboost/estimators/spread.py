@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from .. import distributions
 from ..core.boosting import boost
@@ -18,6 +19,7 @@ from ..core.ensemble import Ensemble, averaged
 from ..core.records import Stage
 from ..core.trust_region import TrustRegion
 from ..core.weak_learner import Training
+from ..engine import ONCE_A_STAGE, program, using
 from ..featurizers import MLP
 from ..losses import (
     Gamma,
@@ -127,9 +129,9 @@ def given_location(likelihood: Likelihood, rows: Honest) -> GivenLocation:
 
 def best_constant(likelihood: Likelihood, rows: Honest) -> Any:
     """Return the best parameters that are the same for all rows."""
-    with jax.enable_x64(True):
-        weight = jnp.asarray(rows.weight[None] / rows.weight.sum())
-        return given_location(likelihood, rows).best_constant(jnp.asarray(rows.packed[None]), weight)
+    with jax.enable_x64(True), using("numpy"):
+        weight = jax.device_put(rows.weight[None] / rows.weight.sum())
+        return given_location(likelihood, rows).best_constant(jax.device_put(rows.packed[None]), weight)
 
 
 def boosted(likelihood: Likelihood, train: Honest, aside: Honest, seed: int, engine: str) -> Ensemble:
@@ -155,9 +157,22 @@ def boosted(likelihood: Likelihood, train: Honest, aside: Honest, seed: int, eng
 
 def mean_value(likelihood: Likelihood, rows: Honest, raw: np.ndarray) -> float:
     """Return the mean loss of the other parameters."""
-    with jax.enable_x64(True):
-        values = given_location(likelihood, rows).value(jnp.asarray(raw), jnp.asarray(rows.packed))
-    return float(np.average(np.asarray(values), weights=rows.weight))
+    return float(mean_derivatives(likelihood, rows, raw)[0])
+
+
+def mean_derivatives(likelihood: Likelihood, rows: Honest, raw: np.ndarray) -> list[np.ndarray]:
+    """Return the mean over rows of the loss of the other parameters, of its gradient and of its curvature."""
+    share = rows.weight / rows.weight.sum()
+    with jax.enable_x64(True), using("numpy"):
+        arrays = [jax.device_put(np.ascontiguousarray(array)) for array in (raw, rows.packed, share)]
+        return [np.asarray(mean) for mean in sums_of(given_location(likelihood, rows), *arrays)]
+
+
+@partial(program, quick=ONCE_A_STAGE)
+def sums_of(loss: Loss, raw: Array, target: Array, share: Array) -> tuple[Array, Array, Array]:
+    """Return weighted sums of a loss, its gradient and its curvature."""
+    derivatives = loss.gradient(raw, target), loss.curvature(raw, target).diagonal()
+    return share @ loss.value(raw, target), share @ derivatives[0], share @ derivatives[1]
 
 
 def calibrated(likelihood: Likelihood, ensemble: Ensemble, judged: list[tuple[Honest, np.ndarray]]) -> Spread:
@@ -177,15 +192,13 @@ def calibrated(likelihood: Likelihood, ensemble: Ensemble, judged: list[tuple[Ho
 
 def likeliest_move(likelihood: Likelihood, rows: Honest, raw: np.ndarray, n_steps: int = 30) -> np.ndarray:
     """Return what to add to the parameters of all rows, by Fisher scoring with steps of at most one."""
-    loss, move = given_location(likelihood, rows), np.zeros(raw.shape[1])
-    share = rows.weight / rows.weight.sum()
-    with jax.enable_x64(True):
-        target = jnp.asarray(rows.packed)
-        for _ in range(n_steps):
-            moved = jnp.asarray(raw + move)
-            slope = share @ np.asarray(loss.gradient(moved, target))
-            bend = share @ np.asarray(loss.curvature(moved, target).diagonal())
-            move = move - np.clip(slope / np.maximum(bend, 1e-12), -1, 1)
+    move = np.zeros(raw.shape[1])
+    for _ in range(n_steps):
+        _, slope, bend = mean_derivatives(likelihood, rows, raw + move)
+        step = np.clip(slope / np.maximum(bend, 1e-12), -1, 1)
+        move = move - step
+        if np.abs(step).max() < 1e-6:
+            break
     return move
 
 
