@@ -131,7 +131,7 @@ def test_boosting_fits_all_parameters_together():
     assert (np.diff(history) <= 1e-6).all()  # the trust region sees the true loss
 
 
-# --- laws --------------------------------------------------------------------------------------------------------------
+# --- laws ------------------------------------------------------------------------------------------------------------
 
 LAWS = [
     distributions.Normal(np.array([0.0, 3.0]), np.array([1.0, 0.5])),
@@ -185,7 +185,7 @@ def test_laws_say_what_is_wrong():
         LAWS[0].sample(0)
 
 
-# --- the estimator -------------------------------------------------------------------------------------------------------
+# --- the estimator ---------------------------------------------------------------------------------------------------
 
 
 def made(family, n=240, seed=0):
@@ -289,7 +289,7 @@ def test_the_move_is_the_likeliest_factor():
 
 
 def test_warm_starts_and_checkpoints_go_on(tmp_path):
-    X, y, _ = made("normal", n=120)
+    X, y, _ = made("normal", n=60)
     given = {**QUICK, "n_estimators": 6, "n_chains": 1, "distribution": "normal"}
     whole = VPBoostRegressor(**given).fit(X, y)
     model = VPBoostRegressor(**{**given, "n_estimators": 3}, warm_start=True).fit(X, y)
@@ -303,7 +303,7 @@ def test_warm_starts_and_checkpoints_go_on(tmp_path):
         model.set_params(distribution=None).fit(X, y)
 
 
-# --- likelihoods of the user's own -----------------------------------------------------------------------------------------
+# --- likelihoods of the user's own -----------------------------------------------------------------------------------
 
 
 def laplace(parameters, target):

@@ -60,7 +60,7 @@ class Distribution(abc.ABC):
         """Return the continuous ranked probability score ∫(F(t) − [t ≥ y])²dt, in the units of y; lower is better."""
 
     def _shape(self) -> tuple[int, ...]:
-        return np.broadcast_shapes(*(np.shape(getattr(self, field.name)) for field in dataclasses.fields(self)))
+        return np.broadcast_shapes(*map(np.shape, vars(self).values()))
 
     def _n_axes(self) -> int:
         return len(self._shape())

@@ -51,8 +51,9 @@ class Predictor:
         scale, shift = self.arrays["target.scale"], self.arrays["target.shift"]
         if target["kind"] == "logs":
             raise ValueError("the mean of a lognormal distribution depends on its spread; predict with vpboost itself")
-        raw = raw.reshape(len(raw), len(scale), -1)[:, :, 0]  # of several numbers for each target, the location
-        values = scaled_back(raw, target["kind"], scale, shift)
+        levels = self.content["loss"].get("options", {}).get("level")
+        back = partial(scaled_back, kind=target["kind"], scale=scale, shift=shift)
+        values = predicted(raw.reshape(len(raw), len(scale), -1), back, isinstance(levels, list))
         return values[:, 0] if self.content["single_output"] else values
 
     def predict_proba(self, X):
@@ -235,6 +236,16 @@ def probabilities(raw):
     """Return the probabilities of classes."""
     odds = np.exp(logits(raw) - logits(raw).max(axis=1, keepdims=True))
     return odds / odds.sum(axis=1, keepdims=True)
+
+
+def predicted(each, back, in_order):
+    """Return predictions, of some numbers for each target along the last axis, in the user's units by ``back``.
+
+    They are the first of these numbers, the location; or, of quantiles, all in order, so that they do not cross.
+    """
+    if not in_order:
+        return back(each[:, :, 0])
+    return np.moveaxis(back(np.moveaxis(np.sort(each, axis=2), 2, 0)), 0, 2)
 
 
 def scaled_back(raw, kind, scale, shift):

@@ -50,7 +50,11 @@ class Checks(Settings):
 
     def _binding_settings(self) -> dict[str, str]:
         """Return the parameters that belong to a model from its first stage on."""
-        settings = {name: describe_setting(getattr(self, name), name not in MAY_HAVE_STATE) for name in BINDING if hasattr(self, name)}
+        settings = {
+            name: describe_setting(getattr(self, name), name not in MAY_HAVE_STATE)
+            for name in BINDING
+            if hasattr(self, name)
+        }
         return {**settings, "dtype": repr("auto" if is_auto(self.dtype) else np.dtype(self.dtype).name)}
 
     def _check_unchanged(self, resume_from: Any) -> None:

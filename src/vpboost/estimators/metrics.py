@@ -130,6 +130,8 @@ def compare(model: Any, X: Any, y: Any) -> Compared:
     classifier = hasattr(model, "classes_")
     truth = true_classes(model, y) if classifier else true_values(model, y)
     prediction = np.asarray(model.predict_proba(X) if classifier else _columns(np.asarray(model.predict(X))))
+    if not classifier and prediction.shape[1] != truth.shape[1]:
+        raise ValueError("metrics are of one prediction for each target; this model predicts several quantiles")
     if len(truth) != len(prediction):
         raise ValueError(f"X and y must have as many rows, got {len(prediction)} and {len(truth)}")
     return Compared(truth, prediction)

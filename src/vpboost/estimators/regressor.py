@@ -8,6 +8,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from .. import losses
+from ..predictor import predicted
 from ..suggest import did_you_mean
 from ..tables.frames import column_values, in_order, is_frame
 from .checks import unmasked
@@ -61,7 +62,7 @@ class VPBoostRegressor(RegressorMixin, Distributional):
     def predict(self, X: Any) -> np.ndarray:
         """Return predictions in the units of ``y``, shape (n_samples,) or (n_samples, n_outputs).
 
-        With a ``distribution``, these are its means.
+        With a ``distribution``, these are its means. Several quantiles are along a last axis, and never cross.
         """
         if self.distribution == "lognormal":
             return self.predict_dist(X).mean()
@@ -76,13 +77,22 @@ class VPBoostRegressor(RegressorMixin, Distributional):
         """Return ∂prediction/∂x in the user's units, exact: (n_samples, n_features), or (n, n_outputs, n_features)."""
         self._link()
         raw, slopes = self._raw_gradient(X)
-        raw, slopes = self._location(raw), self._location(slopes)
-        scale = self.target_scaler_.slope(raw)
-        gradient = slopes * scale.reshape(*scale.shape, *[1] * (slopes.ndim - 2))
+        each = raw.reshape(len(raw), self.n_outputs_, -1)
+        slopes = slopes.reshape(*each.shape, *slopes.shape[2:])
+        if self._in_order():
+            places = np.argsort(each, axis=2, kind="stable")
+            slopes = np.take_along_axis(slopes, places.reshape(*places.shape, *[1] * (slopes.ndim - 3)), axis=2)
+            gradient = slopes * self.target_scaler_.scale_.reshape(-1, *[1] * (slopes.ndim - 2))
+        else:
+            scale = self.target_scaler_.slope(each[:, :, 0])
+            gradient = slopes[:, :, 0] * scale.reshape(*scale.shape, *[1] * (slopes.ndim - 3))
         return gradient[:, 0] if self.single_output_ else gradient
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return R², the mean of those of the outputs; missing targets do not count."""
+        check_is_fitted(self)
+        if self._in_order():
+            raise ValueError("score is R², of one prediction for each target; this model predicts several quantiles")
         target = np.asarray(y)
         if target.ndim != 2 or target.dtype.kind != "f" or not np.isnan(target).any():
             return super().score(X, y, sample_weight)
@@ -98,12 +108,8 @@ class VPBoostRegressor(RegressorMixin, Distributional):
         return target[:, 0] if self.single_output_ else target
 
     def _from_raw(self, raw: np.ndarray) -> np.ndarray:
-        values = self.target_scaler_.inverse(np.asarray(self._location(raw), dtype=np.float64))
-        return self._plain(values)
-
-    def _location(self, raw: np.ndarray) -> np.ndarray:
-        """Return what ``predict`` is made of: the first of the numbers that are predicted for each target."""
-        return raw[:, :: self.loss_.n_parameters]
+        each = np.asarray(raw, dtype=np.float64).reshape(len(raw), self.n_outputs_, -1)
+        return self._plain(predicted(each, self.target_scaler_.inverse, self._in_order()))
 
     def _link(self) -> str:
         check_is_fitted(self)
@@ -157,7 +163,9 @@ class VPBoostRegressor(RegressorMixin, Distributional):
         if isinstance(loss, losses.BinaryCrossEntropy | losses.MulticlassCrossEntropy):
             raise ValueError(f"loss must be one of regression, got {type(loss).__name__}; use VPBoostClassifier")
         if isinstance(loss, losses.Likelihood):
-            raise ValueError(f"loss must predict one number for each target; give {type(loss).__name__} as distribution")
+            raise ValueError(
+                f"loss must predict one number for each target; give {type(loss).__name__} as distribution"
+            )
         if isinstance(loss, losses.Loss):
             return loss
         if isinstance(loss, type) and issubclass(loss, losses.Loss):
@@ -194,10 +202,16 @@ def check_holes(holes: np.ndarray, columns: bool) -> None:
         raise ValueError(f"y has no target at all for output(s) {empty.tolist()}; leave these columns out")
 
 
-LOSSES = """"squared_error" (default), "pseudo_huber", "quantile" (the median; ``losses.Quantile(0.9)`` for others),
+LOSSES = """"squared_error" (default), "pseudo_huber", "quantile" (the median; ``losses.Quantile(0.9)`` for others,
+        ``losses.Quantile([0.05, 0.95])`` for several at once),
         "poisson", "gamma", "tweedie", a loss object, or a convex JAX function ``f(prediction, target)``. Targets are
         scaled to order one inside, so widths such as ``PseudoHuber(delta)`` are in units of y's spread (by its
         quartiles); a function sees them as they are."""
+DISTRIBUTION = """
+    distribution : str, Likelihood or None, default=None
+        What ``predict_dist`` returns: "normal", "lognormal", "student_t", "gamma", "negative_binomial", or a
+        ``losses.CustomLikelihood``; ``predict`` then returns its mean. It brings its own loss: leave ``loss`` None. The
+        location is learnt as without it; the spread from predictions of rows by models that have not seen them."""
 VPBoostRegressor.__doc__ = (VPBoostRegressor.__doc__ or "").replace(
-    "{parameters}", PARAMETERS.format(losses=LOSSES, metrics='"rmse", "mae", "r2"', class_weight="")
+    "{parameters}", PARAMETERS.format(losses=LOSSES, metrics='"rmse", "mae", "r2"', class_weight=DISTRIBUTION)
 )

@@ -56,7 +56,13 @@ def from_parts(reader: Reader, kinds: dict[str, type], featurizer: Any, loss: An
     load_target(reader, model)
     model.loss_, expected = loss_object, check_model(reader, lambda: model._resolve_loss(loss_object))
     reader.require(bool(expected[0] == loss_object), f"is a {kind} with the loss {type(loss_object).__name__}")
-    n_raw = model.n_outputs_ * loss_object.n_parameters if kind == "VPBoostRegressor" else 1 if len(model.classes_) == 2 else len(model.classes_)
+    n_raw = (
+        model.n_outputs_ * loss_object.n_parameters
+        if kind == "VPBoostRegressor"
+        else 1
+        if len(model.classes_) == 2
+        else len(model.classes_)
+    )
     model.target_scaler_ = scaler_from(reader, model.n_outputs_ if kind == "VPBoostRegressor" else 1)
     reader.require(model.target_scaler_.kind == expected[1], "scales its targets as its loss does not allow")
     load_inputs(reader, model)
@@ -131,7 +137,9 @@ def load_inputs(reader: Reader, model: Any) -> None:
 def load_spread(reader: Reader, model: Any) -> None:
     """Set what a predictive distribution has besides its location, if the model has one."""
     family = FAMILIES.get(model.distribution) if isinstance(getattr(model, "distribution", None), str) else None
-    reader.require((family is not None) == ("spread" in reader.content), "has a distribution, or none, against its word")
+    reader.require(
+        (family is not None) == ("spread" in reader.content), "has a distribution, or none, against its word"
+    )
     if family is not None:
         encoder = model.input_encoder_
         n_inputs = n_plain(encoder) if len(encoder.shape_) == 1 else 0

@@ -107,7 +107,10 @@ class Settings(BaseEstimator):
         profile = fallback(self)
         training_of(self, profile, 1), trust_region_of(self, profile, rate_of(profile, 1)), factory_of(self, profile, 1)
         score_function(self.eval_metric, self._is_classifier)
-        return self._named_loss()
+        loss = self._named_loss()
+        if isinstance(getattr(loss, "level", None), tuple) and isinstance(self.eval_metric, str):
+            raise ValueError(f"eval_metric={self.eval_metric!r} is of one prediction for each target, not of quantiles")
+        return loss
 
     def _most_stages(self, rate: float | None = None) -> int:
         """Return the number of stages at the most, at this boosting rate where no validation data tell when to end."""

@@ -9,7 +9,7 @@ from .container import brief
 from .describe import describe_factory, factory_of
 from .reader import Reader
 
-#: Stands for a parameter that is an object: the featurizer, the loss or the distribution, which the file describes elsewhere.
+#: Stands for a parameter that is an object: featurizer, loss or distribution, which the file describes elsewhere.
 OBJECT = {"object": True}
 #: Parameters that go with a featurizer given by its name only.
 OF_NAMED_FEATURIZERS = ("width", "depth", "activation", "weight_scale")

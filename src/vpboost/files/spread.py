@@ -30,7 +30,7 @@ def spread_parts(likelihood: Loss, ensemble: Ensemble) -> tuple[dict[str, Any], 
     return {"likelihood": describe_loss(likelihood), "featurizer": learners}, arrays
 
 
-def spread_from(reader: Reader, n_inputs: int, n_targets: int) -> tuple[Loss, Ensemble]:
+def spread_from(reader: Reader, n_inputs: int, n_targets: int) -> tuple[Any, Ensemble]:
     """Return the likelihood and the ensemble that a file describes, after checking them."""
     part = Reader(reader.entry("spread", dict), {}, f"the distribution in {reader.name}")
     likelihood, description = loss_of(part.entry("likelihood", dict), None), part.entry("featurizer", dict, None)

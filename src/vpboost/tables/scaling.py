@@ -40,8 +40,9 @@ def statistics(numbers: np.ndarray, weight: np.ndarray) -> tuple[Any, Any, Any]:
 
 
 class TargetScaler:
-    """Scales targets to order one, and predictions back: shift and spread ("standard"), those of logarithms ("logs"), or,
-    for a log link, the mean alone ("log").
+    """Scales targets to order one, and predictions back.
+
+    By shift and spread ("standard"), those of logarithms ("logs"), or, for a log link, by the mean alone ("log").
     """
 
     limit_: Any = ROBUST_LIMIT  # of losses that are not robust, and of files of earlier versions
