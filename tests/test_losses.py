@@ -294,10 +294,12 @@ def test_constant_of_a_coupled_loss_that_is_straight_far_from_its_minimum():
     np.testing.assert_allclose(found, expected, atol=0.02)
 
 
-@pytest.mark.parametrize("value", [[0.1, 0.9], "0.5", None, True, float("nan")])
+@pytest.mark.parametrize("value", [["0.1"], "0.5", None, True, float("nan")])
 def test_settings_of_losses_that_are_no_numbers(value):
     for kind, name in ((Quantile, "level"), (Quantile, "smoothing"), (PseudoHuber, "delta"), (Tweedie, "power")):
         with pytest.raises(ValueError, match=f"{name} must be .* got"):
             kind(**{name: value})
-    with pytest.raises(ValueError, match=r"level must be in \(0, 1\), got \[0.1, 0.9\]; fit one model for each level"):
-        Quantile([0.1, 0.9])
+    with pytest.raises(ValueError, match=r"level must rise from each quantile to the next, got \[0.9, 0.1\]"):
+        Quantile([0.9, 0.1])
+    with pytest.raises(ValueError, match=r"level must be in \(0, 1\), got 1.5"):
+        Quantile([0.1, 1.5])

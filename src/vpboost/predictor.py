@@ -49,7 +49,11 @@ class Predictor:
             return np.array(self.content["classes"])[self.predict_proba(X).argmax(axis=1)]
         raw, target = self.raw(X), self.content["target"]
         scale, shift = self.arrays["target.scale"], self.arrays["target.shift"]
-        values = scaled_back(raw, target["kind"], scale, shift)
+        if target["kind"] == "logs":
+            raise ValueError("the mean of a lognormal distribution depends on its spread; predict with vpboost itself")
+        levels = self.content["loss"].get("options", {}).get("level")
+        back = partial(scaled_back, kind=target["kind"], scale=scale, shift=shift)
+        values = predicted(raw.reshape(len(raw), len(scale), -1), back, isinstance(levels, list))
         return values[:, 0] if self.content["single_output"] else values
 
     def predict_proba(self, X):
@@ -234,10 +238,22 @@ def probabilities(raw):
     return odds / odds.sum(axis=1, keepdims=True)
 
 
+def predicted(each, back, in_order):
+    """Return predictions, of some numbers for each target along the last axis, in the user's units by ``back``.
+
+    They are the first of these numbers, the location; or, of quantiles, all in order, so that they do not cross.
+    """
+    if not in_order:
+        return back(each[:, :, 0])
+    return np.moveaxis(back(np.moveaxis(np.sort(each, axis=2), 2, 0)), 0, 2)
+
+
 def scaled_back(raw, kind, scale, shift):
     """Return predictions in the user's units, within what double precision holds."""
     with np.errstate(over="ignore"):
         values = scale * (to_rates(raw) if kind == "log" else raw) + shift
+    if kind == "logs":
+        return to_rates(values)
     return np.clip(values, -np.finfo(float).max, np.finfo(float).max)
 
 

@@ -83,8 +83,9 @@ def prepare(
         target_blocks = layout.split(target.astype(target.dtype if target.dtype.kind in "iu" else dtype))
         del target, weight
         x_blocks = layout.split_inputs(inputs, dtype, order)
-    for name, blocks in zip(names, (x_blocks, target_blocks), strict=True):
-        if not all(np.all(np.isfinite(block)) for block in blocks):
+    # a target may be missing, where its loss allows it
+    for name, blocks, missing in zip(names, (x_blocks, target_blocks), (False, True), strict=True):
+        if not all(np.all(np.isfinite(block) | (missing & np.isnan(block))) for block in blocks):
             raise ValueError(f"{name} has values too large for {np.dtype(dtype)}; rescale it or use float64")
     return Data(
         x=jax.device_put(x_blocks, may_alias=True),  # nobody else has it, and it may be large

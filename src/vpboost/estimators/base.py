@@ -133,7 +133,9 @@ class BaseVPBoost(Differentiable, Chains):
         # a fit that goes on keeps its validation rows: they must not be trained on
         train, held_out = self._split(data, groups, validation, self.seed_ if going_on else seed)
         # what other chains may learn from; else it is let go, for it may be large
-        whole = None if held_out is None or train is data or not may_chain(self, train.n_rows) else data
+        split = held_out is not None and train is not data
+        whole = data if split and may_chain(self, train.n_rows) else None
+        rows = data if split and self._needs_rows(train.n_rows) else None
         del data
         self._check_trimmed(train.target)
         if not going_on:
@@ -157,22 +159,33 @@ class BaseVPBoost(Differentiable, Chains):
             run, interrupted = self._choose_profile(train, groups, held_out, seed, whole is not None)
         if interrupted and run.boosted is not None:
             status = f"interrupted after {len(run.scores)} stages, while profiles were compared"
-            return self._store(run, run.boosted._replace(status=status), True, [])
+            self._store(run, run.boosted._replace(status=status), True, [])
+            self._finish(run, None, groups, seed)
+            return self
         stopping = self._early_stopping(run)
         first = partial(self._boost, run, seed, stopping, start, recall=facts is not None)
         boosted, others = self._boost_chains(run, whole, groups, seed, stopping, first)
-        return self._store(run, boosted, stopping is not None, others, given=whole is None)
+        self._store(run, boosted, stopping is not None, others, given=whole is None)
+        self._finish(run, rows, groups, seed)
+        return self
+
+    def _needs_rows(self, n: int) -> bool:
+        """Say whether a fit to ``n`` training rows needs all rows once more when it is done."""
+        return False
+
+    def _finish(self, run: Run, whole: Part | None, groups: np.ndarray, seed: int) -> None:
+        """Do what is left once a model is stored; ``whole`` are all rows, where some were set aside for validation."""
 
     def _learn_targets(self, given: Any, train: Part) -> None:
         """Find the loss and the scale of the targets."""
         loss, kind = self._resolve_loss(given)
-        prepared = loss.prepare_targets(train.target)
+        prepared = self._for_holes(loss).prepare_targets(train.target)
         self.target_scaler_ = TargetScaler(kind).fit(prepared, train.weight, loss.robust)
         self.loss_ = loss.adapted(self.target_scaler_.transform(prepared), train.weight)
 
     def _scaled(self, part: Part) -> Part:
         """Return a part with the targets that the loss sees."""
-        prepared = self.loss_.prepare_targets(part.target)
+        prepared = self._for_holes(self.loss_).prepare_targets(part.target)
         slopes = None if part.slopes is None else part.slopes / self.target_scaler_.scale_[:, None]
         return part._replace(scaled=self.target_scaler_.transform(prepared, self.loss_.robust), slopes=slopes)
 

@@ -8,6 +8,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from ..core.data import check_weights
+from ..losses import Loss, Observed
 from ..tables import frames
 from ..tables.streams import is_stream, read_stream
 from .parts import Part, hold_out
@@ -17,7 +18,7 @@ from .settings import Settings
 
 #: Parameters that belong to a model from its first stage on. (Encodings and the like are in its profile.)
 BINDING = (
-    *("loss", "featurizer", "width", "depth", "activation", "reg_lambda"),
+    *("loss", "distribution", "featurizer", "width", "depth", "activation", "reg_lambda"),
     *("eval_metric", "validation_fraction", "dtype"),
 )
 #: What of a profile belongs to a model from its first stage on.
@@ -33,6 +34,7 @@ class Checks(Settings):
         list[str] | None
     )  #: what each column of a data frame holds (see :mod:`vpboost.tables.frames`); None if all numbers
     n_iter_: int
+    _has_holes: bool = False  #: whether some of the targets, of those that validate, too, are missing
     _file_columns: list[str] | None = None  #: inputs of the file that a model is fitted to
     evals_result_: dict[str, list[float]]
     _begun_with: dict[str, str]  #: the settings that a fit was begun with
@@ -42,9 +44,17 @@ class Checks(Settings):
         """Return targets in the shape of predictions."""
         return target
 
+    def _for_holes(self, loss: Loss) -> Loss:
+        """Return a loss that leaves missing targets out, if there are any."""
+        return Observed(loss) if self._has_holes else loss
+
     def _binding_settings(self) -> dict[str, str]:
         """Return the parameters that belong to a model from its first stage on."""
-        settings = {name: describe_setting(getattr(self, name), name not in MAY_HAVE_STATE) for name in BINDING}
+        settings = {
+            name: describe_setting(getattr(self, name), name not in MAY_HAVE_STATE)
+            for name in BINDING
+            if hasattr(self, name)
+        }
         return {**settings, "dtype": repr("auto" if is_auto(self.dtype) else np.dtype(self.dtype).name)}
 
     def _check_unchanged(self, resume_from: Any) -> None:

@@ -10,9 +10,10 @@ from ..callbacks import EarlyStopping, Progress
 from ..core.data import evenly_spaced
 from ..core.ensemble import mean_squared_slopes
 from ..engine import using
-from ..losses import SquaredError
+from ..losses import Observed, SquaredError
 from ..numerics.lengths import MOST_ROWS, Process, likeliest_process
 from ..tables.encoder import InputEncoder
+from ..tables.rows import take
 from .checks import Checks
 from .metrics import Score, score_function
 from .parts import Part, hold_out
@@ -83,7 +84,8 @@ class Choosing(Checks):
         n_chains: int = 1,
     ) -> FitPlan:
         """Return the plan for a profile and encoded training data."""
-        loss, n_outputs = self.loss_, self.loss_.n_outputs(train.scaled)
+        loss = self._for_holes(self.loss_)
+        n_outputs = loss.n_outputs(train.scaled)
         coupled = loss.couples_outputs and n_outputs > 1
         metric = score_function(self.eval_metric, self._is_classifier)
         return FitPlan(
@@ -283,6 +285,8 @@ def unexplained(run: Run) -> float:
 def variance_of(part: Part) -> float:
     """Return the mean square of targets, added up over outputs."""
     target = np.asarray(part.scaled)
+    if np.isnan(target).any():  # the loss, too, is a mean over rows of the observed ones
+        return max(float(np.nansum(target**2)) / len(target), 1e-300)
     return max(float(np.mean(target**2)) * (target.size / len(target)), 1e-300)
 
 
@@ -292,10 +296,19 @@ def is_noisy(process: Process | None, others: float) -> bool:
 
 
 def process_of(run: Run) -> Process | None:
-    """Return the likeliest Gaussian process of the targets of a run of squared error; None for other losses."""
-    if not isinstance(run.plan.loss, SquaredError):
+    """Return the likeliest Gaussian process of the targets of a run of squared error; None for other losses.
+
+    Of targets with holes, it is that of the rows without; None if those are few.
+    """
+    loss, (inputs, target, _) = run.plan.loss, run.train.learnt
+    if isinstance(loss, Observed):
+        whole = np.flatnonzero(~np.isnan(target).any(axis=1))
+        if len(whole) < LEAST_SMOOTH_ROWS:
+            return None
+        loss, inputs, target = loss.loss, take(inputs, whole), target[whole]
+    if not isinstance(loss, SquaredError):
         return None
-    rows = (np.asarray(evenly_spaced(part, MOST_ROWS)) for part in (run.train.inputs, run.train.scaled))
+    rows = (np.asarray(evenly_spaced(part, MOST_ROWS)) for part in (inputs, target))
     with using("numpy"):
         return likeliest_process(*rows)
 

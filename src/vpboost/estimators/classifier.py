@@ -15,7 +15,7 @@ from ..predictor import logits, probabilities
 from .base import BaseVPBoost
 from .checks import of_order_one, unmasked
 from .parameters import PARAMETERS
-from .settings import with_parameter
+from .settings import with_parameters
 
 
 class VPBoostClassifier(ClassifierMixin, BaseVPBoost):
@@ -39,7 +39,7 @@ class VPBoostClassifier(ClassifierMixin, BaseVPBoost):
         self.class_weight = class_weight
 
     # what scikit-learn and notebooks read
-    __init__.__signature__ = with_parameter(BaseVPBoost, "class_weight")  # type: ignore[attr-defined]
+    __init__.__signature__ = with_parameters(BaseVPBoost, class_weight=None)  # type: ignore[attr-defined]
 
     _is_classifier = True
 

@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ..core.ensemble import Ensemble
+from ..losses import Loss
 from ..tables.encoder import InputEncoder
 from ..tables.rows import parts_of
 from ..tables.scaling import TargetScaler
@@ -23,6 +24,7 @@ class Differentiable:
     target_scaler_: TargetScaler
     n_features_in_: int
     single_output_: bool
+    loss_: Loss
     _known_inputs: Callable[[Any], Any]
 
     def as_jax(self, levels: Mapping | None = None) -> ModelFunction:
@@ -101,11 +103,14 @@ class Differentiable:
         -------
         array of shape (n_samples, n_features)
         """
-        inputs, n_outputs, single = self._known_inputs(X), self.ensemble_.n_outputs, self._one_number()
-        n = inputs.shape[0]
-        if single and np.shape(weights) == (n,):
+        inputs, single = self._known_inputs(X), self._one_number()
+        n, n_each = inputs.shape[0], self.ensemble_.n_outputs
+        n_outputs = n_each if self._is_classifier or self._in_order() else self.target_scaler_.scale_.size
+        if single and n_outputs == 1 and np.shape(weights) == (n,):
             weights = np.reshape(weights, (n, 1))
         weighed = finite("weights", vectors("weights", weights, (n, n_outputs)))
+        if self._in_order():
+            weighed = weighed.reshape(n, -1, self.loss_.n_parameters)
         found = self._derivatives(along_outputs, inputs, weighed[:, 0] if single else weighed)
         whole = np.zeros((n, self.n_features_in_))
         whole[:, np.array(self.input_encoder_.numeric_, int)] = found
@@ -126,6 +131,10 @@ class Differentiable:
     def _link(self) -> str:
         """Return what turns raw predictions into those in the user's units."""
         return "classes" if self._is_classifier else self.target_scaler_.kind
+
+    def _in_order(self) -> bool:
+        """Say whether several quantiles are predicted for each target."""
+        return isinstance(getattr(self.loss_, "level", None), tuple)
 
     def _one_number(self) -> bool:
         """Say whether derivatives have no axis for outputs: a single output, or two classes."""

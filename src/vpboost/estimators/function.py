@@ -56,6 +56,8 @@ class ModelFunction(eqx.Module):
     target_shift: Array
     link: str = eqx.field(static=True)  #: "none", "standard", "log" or "classes"
     single: bool = eqx.field(static=True)  #: whether to return a number
+    each: int = eqx.field(static=True, default=1)  #: numbers predicted for each target, the location first
+    in_order: bool = eqx.field(static=True, default=False)  #: whether they are quantiles, all to be returned
 
     def __hash__(self) -> int:
         return id(self)  # JAX asks for one to compile a function; arrays have none
@@ -71,7 +73,10 @@ class ModelFunction(eqx.Module):
         raw = self.ensemble(self.encode(x))
         if self.link == "classes":
             return jax.nn.softmax(jnp.concatenate([jnp.zeros(1, raw.dtype), raw]) if len(raw) == 1 else raw)
+        raw = raw.reshape(-1, self.each)
+        raw = jnp.sort(raw, axis=1).T if self.in_order else raw[:, 0]
         values = self.target_scale * (to_rates(raw, jnp) if self.link == "log" else raw) + self.target_shift
+        values = values.T if self.in_order else values
         return values[0] if self.single else values
 
     def encode(self, x: Array) -> Array:
@@ -119,6 +124,8 @@ def function_of(model: Any, levels: np.ndarray, link: str, single: bool) -> Mode
         target_shift=array(model.target_scaler_.shift_),
         link=link,
         single=single,
+        each=model.loss_.n_parameters,
+        in_order=model._in_order(),
     )
 
 

@@ -14,6 +14,19 @@ from ..tables.frames import column_names, column_values, is_frame
 Score = Callable[[np.ndarray, np.ndarray, np.ndarray], float]
 
 
+def _of_observed(score: Score) -> Score:
+    """Return a score, the mean of those of the outputs, that leaves missing targets out."""
+
+    def of_observed(y: np.ndarray, prediction: np.ndarray, weight: np.ndarray) -> float:
+        known = ~np.isnan(_columns(y))
+        if known.all():
+            return score(y, prediction, weight)
+        outputs = zip(known.T, _columns(y).T, _columns(prediction).T, strict=True)
+        return float(np.nanmean([score(t[k], p[k], weight[k]) for k, t, p in outputs if k.any()]))
+
+    return of_observed
+
+
 def _rmse(y: np.ndarray, prediction: np.ndarray, weight: np.ndarray) -> float:
     error = _columns(y) - _columns(prediction)
     unit = _unit(error, axis=None)  # squares of huge or tiny numbers must not over- or underflow
@@ -46,7 +59,9 @@ def _negative_auc(y: np.ndarray, probability: np.ndarray, weight: np.ndarray) ->
     return -float(roc_auc_score(y, probability[:, 1], sample_weight=weight))
 
 
-REGRESSION: dict[str, Score] = {"rmse": _rmse, "mae": _mae, "r2": _negative_r2}
+REGRESSION: dict[str, Score] = {
+    name: _of_observed(score) for name, score in (("rmse", _rmse), ("mae", _mae), ("r2", _negative_r2))
+}
 CLASSIFICATION: dict[str, Score] = {"log_loss": _log_loss, "error": _error, "auc": _negative_auc}
 
 
@@ -115,6 +130,8 @@ def compare(model: Any, X: Any, y: Any) -> Compared:
     classifier = hasattr(model, "classes_")
     truth = true_classes(model, y) if classifier else true_values(model, y)
     prediction = np.asarray(model.predict_proba(X) if classifier else _columns(np.asarray(model.predict(X))))
+    if not classifier and prediction.shape[1] != truth.shape[1]:
+        raise ValueError("metrics are of one prediction for each target; this model predicts several quantiles")
     if len(truth) != len(prediction):
         raise ValueError(f"X and y must have as many rows, got {len(prediction)} and {len(truth)}")
     return Compared(truth, prediction)

@@ -116,6 +116,9 @@ def canonical_rows(X: Any, target: np.ndarray, weight: np.ndarray) -> tuple[np.n
     part = take(X, kept)
     encoded = InputEncoder().fit(part, weight[kept]).transform(part)
     inputs, outputs = encoded.reshape(len(kept), -1), target[kept].reshape(len(kept), -1)
+    missing = np.isnan(outputs)
+    if missing.any():  # NaN does not equal itself
+        outputs = np.concatenate([np.where(missing, 0.0, outputs), missing], axis=1)
     table = np.concatenate([inputs, outputs], axis=1)
     _, first, inverse = np.unique(table, axis=0, return_index=True, return_inverse=True)
     _, group = np.unique(inputs[first], axis=0, return_inverse=True)

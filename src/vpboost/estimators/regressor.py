@@ -5,16 +5,19 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import check_array
+from sklearn.utils.validation import check_array, check_is_fitted
 
 from .. import losses
+from ..predictor import predicted
 from ..suggest import did_you_mean
 from ..tables.frames import column_values, in_order, is_frame
-from .base import BaseVPBoost
 from .checks import unmasked
+from .distributional import Distributional, check_distribution
+from .metrics import REGRESSION
 from .parameters import PARAMETERS
-from .settings import with_parameter
+from .settings import with_parameters
 from .slopes import check_slope_weight
+from .spread import FAMILIES
 
 #: Targets may not be larger: predictions, and differences of them, must be numbers.
 LARGEST = 1e300
@@ -29,7 +32,7 @@ REGRESSION_LOSSES = {
 }
 
 
-class VPBoostRegressor(RegressorMixin, BaseVPBoost):
+class VPBoostRegressor(RegressorMixin, Distributional):
     """Gradient boosting of smooth learners for regression with any number of outputs.
 
     {parameters}
@@ -45,12 +48,14 @@ class VPBoostRegressor(RegressorMixin, BaseVPBoost):
     True
     """
 
-    def __init__(self, *, slope_weight: Any = "auto", **parameters: Any):
+    def __init__(self, *, distribution: Any = None, slope_weight: Any = "auto", **parameters: Any):
         super().__init__(**parameters)
-        self.slope_weight = slope_weight
+        self.distribution, self.slope_weight = distribution, slope_weight
 
     # what scikit-learn and notebooks read
-    __init__.__signature__ = with_parameter(BaseVPBoost, "slope_weight", "auto")  # type: ignore[attr-defined]
+    __init__.__signature__ = with_parameters(  # type: ignore[attr-defined]
+        Distributional, distribution=None, slope_weight="auto"
+    )
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -58,26 +63,65 @@ class VPBoostRegressor(RegressorMixin, BaseVPBoost):
         return tags
 
     def predict(self, X: Any) -> np.ndarray:
-        """Return predictions in the units of ``y``, shape (n_samples,) or (n_samples, n_outputs)."""
+        """Return predictions in the units of ``y``, shape (n_samples,) or (n_samples, n_outputs).
+
+        With a ``distribution``, these are its means. Several quantiles are along a last axis, and never cross.
+        """
+        if self.distribution == "lognormal":
+            return self.predict_dist(X).mean()
         return self._from_raw(self._raw(X))
 
     def staged_predict(self, X: Any) -> Iterator[np.ndarray]:
         """Yield the predictions of the first 1, 2, ... learners."""
+        self._link()
         yield from (self._from_raw(raw) for raw in self._staged_raw(X))
 
     def input_gradient(self, X: Any) -> np.ndarray:
         """Return ∂prediction/∂x in the user's units, exact: (n_samples, n_features), or (n, n_outputs, n_features)."""
+        self._link()
         raw, slopes = self._raw_gradient(X)
-        scale = self.target_scaler_.slope(raw)
-        gradient = slopes * scale.reshape(*scale.shape, *[1] * (slopes.ndim - 2))
+        each = raw.reshape(len(raw), self.n_outputs_, -1)
+        slopes = slopes.reshape(*each.shape, *slopes.shape[2:])
+        if self._in_order():
+            places = np.argsort(each, axis=2, kind="stable")
+            slopes = np.take_along_axis(slopes, places.reshape(*places.shape, *[1] * (slopes.ndim - 3)), axis=2)
+            gradient = slopes * self.target_scaler_.scale_.reshape(-1, *[1] * (slopes.ndim - 2))
+        else:
+            scale = self.target_scaler_.slope(each[:, :, 0])
+            gradient = slopes[:, :, 0] * scale.reshape(*scale.shape, *[1] * (slopes.ndim - 3))
         return gradient[:, 0] if self.single_output_ else gradient
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return R², the mean of those of the outputs; missing targets do not count."""
+        check_is_fitted(self)
+        if self._in_order():
+            raise ValueError("score is R², of one prediction for each target; this model predicts several quantiles")
+        target = np.asarray(y)
+        if target.ndim != 2 or target.dtype.kind != "f" or not np.isnan(target).any():
+            return super().score(X, y, sample_weight)
+        weight = np.ones(len(target)) if sample_weight is None else np.asarray(sample_weight, float)
+        return -REGRESSION["r2"](target, self.predict(X), weight)
+
+    def _check_trimmed(self, target: np.ndarray) -> None:
+        check_holes(np.isnan(target), columns=True)
+        if self.distribution == "negative_binomial":
+            losses.Observed(losses.NegativeBinomialLikelihood()).prepare_targets(target)
 
     def _plain(self, target: np.ndarray) -> np.ndarray:
         return target[:, 0] if self.single_output_ else target
 
     def _from_raw(self, raw: np.ndarray) -> np.ndarray:
-        values = self.target_scaler_.inverse(np.asarray(raw, dtype=np.float64))
-        return self._plain(values)
+        each = np.asarray(raw, dtype=np.float64).reshape(len(raw), self.n_outputs_, -1)
+        return self._plain(predicted(each, self.target_scaler_.inverse, self._in_order()))
+
+    def _link(self) -> str:
+        check_is_fitted(self)
+        if self.target_scaler_.kind == "logs":
+            raise ValueError(
+                "this is not known for distribution='lognormal', whose mean depends on its spread, too; fit "
+                "distribution='normal' to the logarithms of y"
+            )
+        return super()._link()
 
     def _check_target(self, y: Any, reset: bool) -> np.ndarray:
         if y is None:
@@ -86,11 +130,20 @@ class VPBoostRegressor(RegressorMixin, BaseVPBoost):
             y = in_order(y, self.target_names_)
         if hasattr(y, "to_numpy") and not is_frame(y):  # a column of a data frame, of decimals, say
             y = column_values(y)
-        target = check_array(unmasked(y, "y"), ensure_2d=False, dtype="numeric", input_name="y")
+        several = len(np.shape(y)) == 2 and np.shape(y)[1] > 1
+        finite = "allow-nan" if several else True  # NaN is a target that was not observed
+        target = check_array(
+            unmasked(y, "y"), ensure_2d=False, dtype="numeric", input_name="y", ensure_all_finite=finite
+        )
         if target.dtype.kind not in "biuf":
             raise ValueError(f"y must be numeric, got dtype {target.dtype}")
-        if target.size and np.abs(target.astype(np.float64)).max() > LARGEST:
-            raise ValueError(f"y must be smaller than {LARGEST:g} in size, got {np.abs(target).max():g}; rescale it")
+        holes = np.isnan(target)
+        check_holes(holes, columns=reset)
+        if target.size and np.nanmax(np.abs(target.astype(np.float64))) > LARGEST:
+            raise ValueError(
+                f"y must be smaller than {LARGEST:g} in size, got {np.nanmax(np.abs(target)):g}; rescale it"
+            )
+        self._has_holes = bool(holes.any()) or (self._has_holes and not reset)
         if reset:
             self.single_output_ = target.ndim == 1
             self.n_outputs_ = 1 if target.ndim == 1 else target.shape[1]
@@ -100,6 +153,10 @@ class VPBoostRegressor(RegressorMixin, BaseVPBoost):
 
     def _named_loss(self) -> Any:
         check_slope_weight(self.slope_weight)
+        check_distribution(self.distribution, self.loss)
+        if self.distribution is not None:
+            own = isinstance(self.distribution, losses.Likelihood)
+            return self.distribution if own else FAMILIES[self.distribution].location()
         loss = "squared_error" if self.loss is None else self.loss
         if isinstance(loss, str):
             if loss not in REGRESSION_LOSSES:
@@ -109,6 +166,10 @@ class VPBoostRegressor(RegressorMixin, BaseVPBoost):
             return REGRESSION_LOSSES[loss]()
         if isinstance(loss, losses.BinaryCrossEntropy | losses.MulticlassCrossEntropy):
             raise ValueError(f"loss must be one of regression, got {type(loss).__name__}; use VPBoostClassifier")
+        if isinstance(loss, losses.Likelihood):
+            raise ValueError(
+                f"loss must predict one number for each target; give {type(loss).__name__} as distribution"
+            )
         if isinstance(loss, losses.Loss):
             return loss
         if isinstance(loss, type) and issubclass(loss, losses.Loss):
@@ -124,13 +185,29 @@ class VPBoostRegressor(RegressorMixin, BaseVPBoost):
                 f"loss predicts outputs={outputs} numbers a row, y has {self.n_outputs_}; use vpboost.boost for a loss "
                 "with other numbers of predictions and targets"
             )
+        if isinstance(self.distribution, str):
+            return loss, FAMILIES[self.distribution].kind
         if isinstance(loss, losses.LogLink):
             return loss, "log"
-        scaled = isinstance(loss, losses.SquaredError) or loss.robust
+        scaled = isinstance(loss, losses.SquaredError) or (loss.robust and not isinstance(loss, losses.Likelihood))
         return loss, "standard" if scaled else "none"
 
 
-LOSSES = """"squared_error" (default), "pseudo_huber", "quantile" (the median; ``losses.Quantile(0.9)`` for others),
+def check_holes(holes: np.ndarray, columns: bool) -> None:
+    """Raise ``ValueError`` if a row has no target at all or, with ``columns``, an output none in any row."""
+    if not holes.any():
+        return
+    rows = np.flatnonzero(holes.all(axis=1))
+    if len(rows):
+        shown = f"{rows[:10].tolist()}{' and more' if len(rows) > 10 else ''}"
+        raise ValueError(f"y has no target at all in {len(rows)} row(s), {shown}; leave these rows out")
+    empty = np.flatnonzero(holes.all(axis=0))
+    if columns and len(empty):
+        raise ValueError(f"y has no target at all for output(s) {empty.tolist()}; leave these columns out")
+
+
+LOSSES = """"squared_error" (default), "pseudo_huber", "quantile" (the median; ``losses.Quantile(0.9)`` for others,
+        ``losses.Quantile([0.05, 0.95])`` for several at once),
         "poisson", "gamma", "tweedie", a loss object, or a convex JAX function ``f(prediction, target)``. Targets are
         scaled to order one inside, so widths such as ``PseudoHuber(delta)`` are in units of y's spread (by its
         quartiles); a function sees them as they are."""
@@ -138,6 +215,11 @@ SLOPE_WEIGHT = """
     slope_weight : float or "auto", default="auto"
         What the squared error of a derivative given as ``dy`` weighs beside that of a value, both in units of the
         spreads of y and of the column of X. "auto" is 1 over the number of numeric columns."""
+DISTRIBUTION = """
+    distribution : str, Likelihood or None, default=None
+        What ``predict_dist`` returns: "normal", "lognormal", "student_t", "gamma", "negative_binomial", or a
+        ``losses.CustomLikelihood``; ``predict`` then returns its mean. It brings its own loss: leave ``loss`` None. The
+        location is learnt as without it; the spread from predictions of rows by models that have not seen them."""
 VPBoostRegressor.__doc__ = (VPBoostRegressor.__doc__ or "").replace(
-    "{parameters}", PARAMETERS.format(losses=LOSSES, metrics='"rmse", "mae", "r2"', more=SLOPE_WEIGHT)
+    "{parameters}", PARAMETERS.format(losses=LOSSES, metrics='"rmse", "mae", "r2"', more=DISTRIBUTION + SLOPE_WEIGHT)
 )

@@ -23,7 +23,9 @@ from ..files.encoder import encoder_from, scaler_from
 from ..files.history import history_from, profile_values
 from ..files.parameters import loaded_parameters
 from ..files.reader import Reader
+from ..files.spread import spread_from
 from .portfolio import MOST_CHAINS, profile_from
+from .spread import FAMILIES, Spread, n_plain
 
 FORMAT, VERSION = "vpboost model", 1
 #: Most numbers that a trial works on: inputs times learners, of convolutions times the size of their kernels.
@@ -47,17 +49,24 @@ def from_parts(reader: Reader, kinds: dict[str, type], featurizer: Any, loss: An
     loss_object = loss_of(reader.entry("loss", dict), loss)
     if description is not None:
         factory_of(description, featurizer)  # is a featurizer of the user's own missing?
-    given = {"featurizer": featurizer, "loss": loss if callable(loss) else loss_object}
+    given = {"featurizer": featurizer, "loss": loss if callable(loss) else loss_object, "distribution": loss_object}
     dropped = reader.content.get("not_saved", [])
     model = kinds[kind](**loaded_parameters(reader, kinds[kind]().get_params(deep=False), given))
     check_model(reader, model._check_settings)
     load_target(reader, model)
     model.loss_, expected = loss_object, check_model(reader, lambda: model._resolve_loss(loss_object))
     reader.require(bool(expected[0] == loss_object), f"is a {kind} with the loss {type(loss_object).__name__}")
-    n_raw = model.n_outputs_ if kind == "VPBoostRegressor" else 1 if len(model.classes_) == 2 else len(model.classes_)
+    n_raw = (
+        model.n_outputs_ * loss_object.n_parameters
+        if kind == "VPBoostRegressor"
+        else 1
+        if len(model.classes_) == 2
+        else len(model.classes_)
+    )
     model.target_scaler_ = scaler_from(reader, model.n_outputs_ if kind == "VPBoostRegressor" else 1)
     reader.require(model.target_scaler_.kind == expected[1], "scales its targets as its loss does not allow")
     load_inputs(reader, model)
+    load_spread(reader, model)
     load_history(reader, model)
     model._rows_seen = reader.count("rows_seen", SAMPLE_ROWS) if "rows_seen" in reader.content else 2
     reader.require(model._rows_seen > 0, "has learners that were built from no rows")
@@ -123,6 +132,19 @@ def load_inputs(reader: Reader, model: Any) -> None:
     reader.require(model.n_features_in_ == n_inputs, "says otherwise how many columns there are than its preprocessing")
     n_importances = n_inputs if table else int(np.prod(encoder.shape_, dtype=object))
     model._importances = reader.doubles("importances", (n_importances,))
+
+
+def load_spread(reader: Reader, model: Any) -> None:
+    """Set what a predictive distribution has besides its location, if the model has one."""
+    family = FAMILIES.get(model.distribution) if isinstance(getattr(model, "distribution", None), str) else None
+    reader.require(
+        (family is not None) == ("spread" in reader.content), "has a distribution, or none, against its word"
+    )
+    if family is not None:
+        encoder = model.input_encoder_
+        n_inputs = n_plain(encoder) if len(encoder.shape_) == 1 else 0
+        model._spread = Spread(*spread_from(reader, n_inputs + model.n_outputs_, model.n_outputs_))
+        reader.require(type(model._spread.likelihood) is family.likelihood, "has another distribution than it says")
 
 
 def load_history(reader: Reader, model: Any) -> None:

@@ -107,7 +107,10 @@ class Settings(BaseEstimator):
         profile = fallback(self)
         training_of(self, profile, 1), trust_region_of(self, profile, rate_of(profile, 1)), factory_of(self, profile, 1)
         score_function(self.eval_metric, self._is_classifier)
-        return self._named_loss()
+        loss = self._named_loss()
+        if isinstance(getattr(loss, "level", None), tuple) and isinstance(self.eval_metric, str):
+            raise ValueError(f"eval_metric={self.eval_metric!r} is of one prediction for each target, not of quantiles")
+        return loss
 
     def _most_stages(self, rate: float | None = None) -> int:
         """Return the number of stages at the most, at this boosting rate where no validation data tell when to end."""
@@ -116,8 +119,8 @@ class Settings(BaseEstimator):
         return int(self.n_estimators)
 
 
-def with_parameter(kind: type, name: str, default: Any = None) -> inspect.Signature:
-    """Return the signature of a class's constructor with one more parameter."""
+def with_parameters(kind: type, **defaults: Any) -> inspect.Signature:
+    """Return the signature of a class's constructor with more parameters."""
     known = inspect.signature(kind.__init__)  # type: ignore[misc]
-    more = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
-    return known.replace(parameters=[*known.parameters.values(), more])
+    more = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=value) for name, value in defaults.items()]
+    return known.replace(parameters=[*known.parameters.values(), *more])

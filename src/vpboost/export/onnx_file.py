@@ -161,6 +161,8 @@ def raw_output(graph: Any, model: Any, x: str, description: dict) -> str:
 def scale_back(graph: Any, model: Any, raw: str) -> None:
     """Declare a regressor's output, in the user's units."""
     scaler = model.target_scaler_
+    if scaler.kind == "logs" or model.loss_.n_parameters > 1:
+        raise ValueError("ONNX is written of models that predict one number for each target, not a lognormal mean")
     values = raw
     if scaler.kind == "log":
         values = graph("Exp", graph("Clip", raw, *(graph.constant(end, "float64") for end in (-MOST_LOG, MOST_LOG))))

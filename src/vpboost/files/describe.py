@@ -23,11 +23,15 @@ LOSSES: dict[str, type] = {
     for kind in (
         *(losses.SquaredError, losses.PseudoHuber, losses.Quantile, losses.Poisson, losses.Gamma, losses.Tweedie),
         *(losses.BinaryCrossEntropy, losses.MulticlassCrossEntropy),
+        *(losses.NormalLikelihood, losses.StudentTLikelihood, losses.GammaLikelihood),
+        losses.NegativeBinomialLikelihood,
     )
 }
 #: Layers of a network, and blocks of a convolutional one, at the most: a description must not make its reader work for
 #: long.
 MOST_LAYERS, MOST_BLOCKS = 1000, 64
+#: Quantiles that a model predicts, at the most.
+MOST_LEVELS = 10_000
 
 
 def describe_featurizer(module: Any) -> dict[str, Any]:
@@ -196,7 +200,15 @@ def describe_loss(loss: losses.Loss) -> dict[str, Any]:
     """Return the description of a loss."""
     if type(loss).__name__ not in LOSSES or LOSSES[type(loss).__name__] is not type(loss):
         return {"type": "custom", "name": type(loss).__name__}
-    return {"type": type(loss).__name__, "options": dict(vars(loss))}
+    options = {name: list(value) if isinstance(value, tuple) else value for name, value in vars(loss).items()}
+    return {"type": type(loss).__name__, "options": options}
+
+
+def is_option(value: Any) -> bool:
+    """Say whether this may be an option of a loss: a number, some levels of quantiles, or null."""
+    if isinstance(value, list):
+        return len(value) <= MOST_LEVELS and all(type(level) is float for level in value)
+    return value is None or type(value) in (int, float)
 
 
 def loss_of(description: Any, custom: Any) -> losses.Loss:
@@ -212,7 +224,7 @@ def loss_of(description: Any, custom: Any) -> losses.Loss:
     if kind not in LOSSES or set(description) != {"type", "options"}:
         raise ModelFileError(f"the model has a loss {brief(kind)}, which this version does not know")
     options = description["options"]
-    if not isinstance(options, dict) or not all(v is None or type(v) in (int, float) for v in options.values()):
+    if not isinstance(options, dict) or not all(map(is_option, options.values())):
         raise ModelFileError(f"loss {kind!r} has options {brief(options)}")
     try:
         return LOSSES[kind](**options)

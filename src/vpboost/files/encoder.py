@@ -125,7 +125,7 @@ def scaler_from(reader: Reader, n_outputs: int) -> TargetScaler:
     """Return the target scaler that a file describes."""
     part = Reader(reader.entry("target", dict), {}, f"the target scaling in {reader.name}")
     scaler = TargetScaler(part.entry("kind", str))
-    part.require(scaler.kind in ("none", "log", "standard"), f"is of kind {brief(scaler.kind)}")
+    part.require(scaler.kind in ("none", "log", "logs", "standard"), f"is of kind {brief(scaler.kind)}")
     part.finish()
     scaler.shift_, scaler.scale_ = (reader.doubles(f"target.{name}", (n_outputs,)) for name in ("shift", "scale"))
     check_scales(part, scaler.shift_, np.where(scaler.scale_ == 1, np.inf, scaler.scale_), scaler.scale_)

@@ -9,7 +9,7 @@ from .container import brief
 from .describe import describe_factory, factory_of
 from .reader import Reader
 
-#: Stands for a parameter that is an object: the featurizer or the loss, which the file describes elsewhere.
+#: Stands for a parameter that is an object: featurizer, loss or distribution, which the file describes elsewhere.
 OBJECT = {"object": True}
 #: Parameters that go with a featurizer given by its name only.
 OF_NAMED_FEATURIZERS = ("width", "depth", "activation", "weight_scale")
@@ -28,7 +28,7 @@ def stored_parameters(parameters: dict[str, Any], custom: bool) -> tuple[dict[st
             stored[name] = value
         elif name == "featurizer" and describe_factory(value) is not None:
             stored[name] = {"factory": describe_factory(value)}
-        elif name == "loss" or (name == "featurizer" and custom):
+        elif name in ("loss", "distribution") or (name == "featurizer" and custom):
             stored[name] = OBJECT
         elif name == "dtype":  # a type of NumPy's
             stored[name] = np.dtype(value).name

@@ -7,9 +7,20 @@ A loss works on rows with any leading sample axes: predictions are ``(*rows, K)`
 from .base import Loss, newton_constant
 from .classification import BinaryCrossEntropy, MulticlassCrossEntropy
 from .custom import CustomLoss
+from .likelihoods import (
+    CustomLikelihood,
+    GammaLikelihood,
+    GivenLocation,
+    Likelihood,
+    NegativeBinomialLikelihood,
+    NormalLikelihood,
+    StudentTLikelihood,
+)
+from .observed import Observed
 from .regression import Gamma, LogLink, Poisson, PseudoHuber, Quantile, SquaredError, Tweedie
 
 __all__ = [
-    "BinaryCrossEntropy", "CustomLoss", "Gamma", "LogLink", "Loss", "MulticlassCrossEntropy", "Poisson",
-    "PseudoHuber", "Quantile", "SquaredError", "Tweedie", "newton_constant",
+    "BinaryCrossEntropy", "CustomLikelihood", "CustomLoss", "Gamma", "GammaLikelihood", "GivenLocation", "Likelihood",
+    "LogLink", "Loss", "MulticlassCrossEntropy", "NegativeBinomialLikelihood", "NormalLikelihood", "Observed",
+    "Poisson", "PseudoHuber", "Quantile", "SquaredError", "StudentTLikelihood", "Tweedie", "newton_constant",
 ]  # fmt: skip

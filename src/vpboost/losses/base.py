@@ -1,6 +1,7 @@
 """The contract of a loss, and the best constant prediction."""
 
 import abc
+from collections.abc import Iterator
 from functools import partial
 from typing import Any, ClassVar
 
@@ -23,6 +24,13 @@ class Loss(eqx.Module):
 
     #: Whether single targets have little influence, however far they lie.
     robust: ClassVar[bool] = False
+    #: Whether the loss of several targets is the sum of the losses of each: targets may then be missing (NaN).
+    sums_over_outputs: ClassVar[bool] = False
+
+    @property
+    def n_parameters(self) -> int:
+        """How many numbers are predicted for each target: those of the first target, then of the second, and so on."""
+        return 1
 
     @property
     def couples_outputs(self) -> bool:
@@ -142,6 +150,13 @@ def newton_constant_near(
         alone = jax.device_put(np.ascontiguousarray(column)[..., None])
         found.append(newton_constant(loss, alone, weight, start))
     return jax.device_put(np.concatenate(found))
+
+
+def observed_columns(target: np.ndarray, weight: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield the numbers of each output that are not missing, and their weights."""
+    for column in target.T:
+        known = ~np.isnan(column)
+        yield column[known], weight[known]
 
 
 def away_from_zero(frequency: np.ndarray) -> np.ndarray:

@@ -1,5 +1,6 @@
 """Losses of real, positive and count targets, any number of outputs."""
 
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -9,7 +10,16 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..checks import check_between, plain_number
-from .base import Loss, Rows, Values, away_from_zero, newton_constant_near, real_targets, weighted_mean
+from .base import (
+    Loss,
+    Rows,
+    Values,
+    away_from_zero,
+    newton_constant_near,
+    observed_columns,
+    real_targets,
+    weighted_mean,
+)
 from .curvature import Curvature, Diagonal, ScaledIdentity
 
 
@@ -20,6 +30,8 @@ class SquaredError(Loss):
     >>> float(loss.value(jnp.array([3.0]), jnp.array([1.0])))
     2.0
     """
+
+    sums_over_outputs: ClassVar[bool] = True
 
     def value(self, prediction: Rows, target: Array) -> Values:
         return 0.5 * jnp.sum((prediction - target) ** 2, axis=-1)
@@ -44,6 +56,7 @@ class PseudoHuber(Loss):
     """
 
     robust: ClassVar[bool] = True
+    sums_over_outputs: ClassVar[bool] = True
     delta: float = eqx.field(static=True, default=1.0, converter=plain_number)
 
     def __check_init__(self) -> None:
@@ -65,55 +78,102 @@ class PseudoHuber(Loss):
         return newton_constant_near(0.5, self, target, weight)
 
 
+def levels_of(value: Any) -> Any:
+    """Return several levels as a tuple of numbers, one level as it is."""
+    several = isinstance(value, list | tuple) or (isinstance(value, np.ndarray) and value.ndim == 1)
+    return tuple(plain_number(level) for level in value) if several else plain_number(value)
+
+
 class Quantile(Loss):
     """ℓ = Σ_k s·softplus(r_k/s) + (τ − 1) r_k, r = y − ŷ: the pinball loss of level τ, smoothed over a width s.
 
+    Several levels are predicted by one model, whose loss is the sum of theirs. The estimators put the quantiles of a
+    row in order, so that they never cross: that can only lower the pinball loss.
+
     Parameters
     ----------
-    level : float, default=0.5
-        The quantile τ in (0, 1) to predict.
+    level : float or list of float, default=0.5
+        The quantile τ in (0, 1) to predict, or several, rising.
     smoothing : float, default=0.05
         The width s > 0, in units of y, over which the kink is rounded off. The estimators take less where targets
         lie close together around the quantile, as low quantiles of skewed targets do: they would be far off.
+
+    Examples
+    --------
+    >>> loss = Quantile([0.1, 0.5, 0.9])
+    >>> loss.gradient(jnp.zeros(3), jnp.array([2.0])).round(3).tolist()  # a target above all three
+    [-0.1, -0.5, -0.9]
     """
 
     robust: ClassVar[bool] = True
-    level: float = eqx.field(static=True, default=0.5, converter=plain_number)
+    sums_over_outputs: ClassVar[bool] = True
+    level: float | tuple[float, ...] = eqx.field(static=True, default=0.5, converter=levels_of)
     smoothing: float = eqx.field(static=True, default=0.05, converter=plain_number)
 
     def __check_init__(self) -> None:
-        several = "; fit one model for each level" if isinstance(self.level, list | tuple) else ""
-        check_between("level", self.level, 0, 1, "in (0, 1)", several)
+        for level in self.levels:
+            check_between("level", level, 0, 1, "in (0, 1)")
+        if not self.levels or any(b <= a for a, b in pairwise(self.levels)):
+            raise ValueError(f"level must rise from each quantile to the next, got {list(self.levels)}")
         check_between("smoothing", self.smoothing, 0, np.inf, "positive and finite")
 
+    @property
+    def levels(self) -> tuple[float, ...]:
+        """All levels."""
+        return self.level if isinstance(self.level, tuple) else (self.level,)
+
+    @property
+    def n_parameters(self) -> int:
+        return len(self.levels)
+
+    def n_outputs(self, target: np.ndarray | Array) -> int:
+        return self.n_parameters * target.shape[1]
+
     def adapted(self, target: np.ndarray, weight: np.ndarray) -> "Quantile":
-        """Return the loss with a smoothing of at most a fifth of the width of the targets' law around the quantile."""
-        tail = min(self.level, 1 - self.level) / 2
-        low, high = np.quantile(
-            target, [self.level - tail, self.level + tail], axis=0, weights=weight, method="inverted_cdf"
+        """Return the loss with a smoothing of at most a fifth of the width of the targets' law around each quantile."""
+        widths = []
+        for level in self.levels:
+            tail = min(level, 1 - level) / 2
+            ends = [
+                np.quantile(column, [level - tail, level + tail], weights=known, method="inverted_cdf")
+                for column, known in observed_columns(target, weight)
+            ]
+            widths += [high - low for low, high in ends if high > low]
+        return Quantile(self.level, min(self.smoothing, float(min(widths)) / 5)) if widths else self
+
+    def _residual(self, prediction: Rows, target: Array) -> tuple[Array, Any]:
+        """Return y − ŷ, and the level of each."""
+        if not isinstance(self.level, tuple):
+            return target - prediction, self.level
+        n_targets = target.shape[-1]
+        return jnp.repeat(target, self.n_parameters, axis=-1) - prediction, np.tile(
+            np.asarray(self.level, prediction.dtype), n_targets
         )
-        widths = (high - low)[high > low]
-        return Quantile(self.level, min(self.smoothing, float(widths.min()) / 5)) if len(widths) else self
 
     def value(self, prediction: Rows, target: Array) -> Values:
-        residual = target - prediction
-        return jnp.sum(
-            self.smoothing * jax.nn.softplus(residual / self.smoothing) + (self.level - 1) * residual, axis=-1
-        )
+        residual, level = self._residual(prediction, target)
+        return jnp.sum(self.smoothing * jax.nn.softplus(residual / self.smoothing) + (level - 1) * residual, axis=-1)
 
     def gradient(self, prediction: Rows, target: Array) -> Rows:
-        return (1 - self.level) - jax.nn.sigmoid((target - prediction) / self.smoothing)
+        residual, level = self._residual(prediction, target)
+        return (1 - level) - jax.nn.sigmoid(residual / self.smoothing)
 
     def curvature(self, prediction: Rows, target: Array) -> Curvature:
-        ratio = (target - prediction) / self.smoothing
+        ratio = self._residual(prediction, target)[0] / self.smoothing
         return Diagonal(jax.nn.sigmoid(ratio) * jax.nn.sigmoid(-ratio) / self.smoothing)
 
     def best_constant(self, target: Array, weight: Float[Array, "blocks rows"]) -> Float[Array, " k"]:
-        return newton_constant_near(self.level, self, target, weight)
+        if not isinstance(self.level, tuple):
+            return newton_constant_near(self.level, self, target, weight)
+        single = [Quantile(level, self.smoothing) for level in self.level]
+        found = [np.asarray(newton_constant_near(one.levels[0], one, target, weight)) for one in single]
+        return jax.device_put(np.stack(found, axis=1).reshape(-1))
 
 
 class LogLink(Loss):
     """A loss of non-negative targets whose prediction is the log of their mean; c₀ = log of the mean."""
+
+    sums_over_outputs: ClassVar[bool] = True
 
     def prepare_targets(self, y: Any) -> np.ndarray:
         target = real_targets(y)

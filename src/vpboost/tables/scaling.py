@@ -40,7 +40,10 @@ def statistics(numbers: np.ndarray, weight: np.ndarray) -> tuple[Any, Any, Any]:
 
 
 class TargetScaler:
-    """Scales targets to order one, and predictions back: shift and spread, or (for a log link) the mean alone."""
+    """Scales targets to order one, and predictions back.
+
+    By shift and spread ("standard"), those of logarithms ("logs"), or, for a log link, by the mean alone ("log").
+    """
 
     limit_: Any = ROBUST_LIMIT  # of losses that are not robust, and of files of earlier versions
 
@@ -56,13 +59,15 @@ class TargetScaler:
         self.shift_, self.scale_ = np.zeros(n_outputs), np.ones(n_outputs)
         if self.kind == "none":
             return self
+        target = self._logs(target)
         if self.kind == "log":
             mean = statistics(target, weight)[0]
             self.scale_ = np.where(mean > 0, mean, 1.0)
             return self
         self.shift_, self.scale_, _ = statistics(target, weight)
         if robust:
-            found = np.array([robust_statistics(column, weight) for column in target.T])
+            known = [~np.isnan(column) for column in target.T]
+            found = np.array([robust_statistics(target[k, j], weight[k]) for j, k in enumerate(known)])
             self.shift_, self.scale_ = found[:, 0], np.where(found[:, 1] > 0, found[:, 1], self.scale_)
             self.limit_ = ROBUST_LIMIT * np.maximum(found[:, 2] / self.scale_, 1.0)
         return self
@@ -74,10 +79,21 @@ class TargetScaler:
         """
         if self.kind == "none":
             return target
+        target = self._logs(target)
         if self.kind == "log":
             return target / self.scale_
         scaled = standardise(target, self.shift_, self.scale_, False)
+        if np.isnan(target).any():
+            scaled = np.where(np.isnan(target), np.nan, scaled)
         return np.clip(scaled, -self.limit_, self.limit_) if robust else scaled
+
+    def _logs(self, target: np.ndarray) -> np.ndarray:
+        """Return targets, or their logarithms where those are scaled."""
+        if self.kind != "logs":
+            return target
+        if np.nanmin(target) <= 0:
+            raise ValueError(f"y must be positive for distribution='lognormal', got a value of {np.nanmin(target):g}")
+        return np.log(target)
 
     def inverse(self, raw: np.ndarray) -> np.ndarray:
         """Return predictions in the user's units from raw ones."""

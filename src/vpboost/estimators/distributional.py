@@ -1,0 +1,137 @@
+"""Regression that predicts distributions: honest predictions of the location, and what is learnt from them."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .. import losses
+from ..checks import check_one_of
+from ..numerics.rows import MANY_ROWS, chunks
+from ..tables.frames import Table
+from .base import BaseVPBoost
+from .chains import n_kept, seed_of
+from .parts import Part
+from .race import side_by_side
+from .run import Run
+from .spread import FAMILIES, Honest, Spread, law_of, learn_spread, spread_inputs
+
+#: Parts that a table is split into, each predicted by a model that has learnt the others: the second of few rows, where
+#: every row counts.
+FOLDS, FOLDS_IF_FEW, FEW = 5, 10, 1000
+#: So many training rows have enough validation rows to learn from.
+MANY = 20_000
+
+
+class Distributional(BaseVPBoost):
+    """How a regressor predicts distributions."""
+
+    n_outputs_: int
+    _spread: Spread | None = None  #: None without a distribution, and with one of the user's own
+
+    def predict_dist(self, X: Any) -> Any:
+        """Return the predictive distribution of each row, one of :mod:`vpboost.distributions`.
+
+        Parameters
+        ----------
+        X : as in ``predict``
+
+        Returns
+        -------
+        Normal, LogNormal, StudentT, Gamma or NegativeBinomial
+            With parameters of shape (n_samples,) or (n_samples, n_outputs); for a likelihood of your own, what its
+            ``law`` returns.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from vpboost import VPBoostRegressor
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.uniform(-1, 1, size=(200, 1))
+        >>> y = X[:, 0] + rng.normal(size=200) * 0.1
+        >>> law = VPBoostRegressor(distribution="normal", n_estimators=20).fit(X, y).predict_dist(X)
+        >>> bool(0.08 < law.std().mean() < 0.12)
+        True
+        >>> low, high = law.interval(0.9)
+        """
+        if isinstance(getattr(self, "loss_", None), losses.Likelihood):
+            return self._own_law(X)
+        inputs = self._known_inputs(X)
+        if self._spread is None:
+            raise ValueError("predict_dist needs a distribution; fit with distribution='normal', for example")
+        several = inputs.shape[0] > MANY_ROWS and not isinstance(inputs, Table)
+        found = []
+        for part in chunks(inputs, MANY_ROWS) if several else [inputs]:
+            encoded = self.input_encoder_.transform(part)
+            location = np.asarray(self._raw_of(encoded), float)
+            others = self._spread.ensemble.predict(spread_inputs(self.input_encoder_, encoded, location))
+            found.append((location, others))
+        location, others = (self._plain(np.concatenate(parts)) for parts in zip(*found, strict=True))
+        return law_of(self._spread.likelihood, self.target_scaler_, location, others)
+
+    def _own_law(self, X: Any) -> Any:
+        """Return the distributions of a likelihood of the user's own."""
+        law, raw = getattr(self.loss_, "law", None), np.asarray(self._raw(X), float)
+        if law is None:
+            raise ValueError("predict_dist needs to know the distribution; give CustomLikelihood a law")
+        parameters = raw.reshape(len(raw), self.n_outputs_, -1)
+        return law(self._plain(parameters))
+
+    def _needs_rows(self, n: int) -> bool:
+        return isinstance(self.distribution, str) and n < MANY
+
+    def _finish(self, run: Run, whole: Part | None, groups: np.ndarray, seed: int) -> None:
+        """Learn what the distribution has besides its location."""
+        family = FAMILIES.get(self.distribution) if isinstance(self.distribution, str) else None
+        self._spread = None
+        if family is None:
+            return
+        part, location = self._honest(run, whole, groups, seed)
+        x = spread_inputs(self.input_encoder_, np.asarray(part.inputs), location)
+        target = np.asarray(part.scaled, float)
+        if family.likelihood is losses.NegativeBinomialLikelihood:  # of counts, which must not be scaled
+            target, location = part.target, location + np.log(self.target_scaler_.scale_)
+        rows = Honest(x, target, location, np.asarray(part.weight, float))
+        self._spread = learn_spread(family.likelihood(), rows, seed, run.plan.engine)
+
+    def _honest(self, run: Run, whole: Part | None, groups: np.ndarray, seed: int) -> tuple[Part, np.ndarray]:
+        """Return rows, encoded, and raw predictions of them by models that have not learnt from them.
+
+        These are the validation rows where they are given or many; else all rows, part by part.
+        """
+        if whole is None and run.held_out is not None:
+            raw = [np.asarray(self._raw_of(np.asarray(part)), float) for part in chunks(run.held_out.inputs)]
+            return run.held_out._replace(inputs=np.asarray(run.held_out.inputs)), np.concatenate(raw)
+        part = run.train if whole is None else self._parts_of_chain(run, whole, groups, seed, True)[0]
+        n_folds = FOLDS_IF_FEW if part.n_rows < FEW else FOLDS
+        n_stages = n_kept(run) if run.held_out is not None else len(run.scores)
+        order = np.random.default_rng(seed).permutation(int(groups.max()) + 1)
+        fold_of, found = order[groups] % n_folds, np.zeros((part.n_rows, run.plan.loss.n_outputs(part.scaled)))
+
+        def predict(fold: int, stopped: Callable[[], bool]) -> None:
+            aside = np.flatnonzero(fold_of == fold)
+            if not len(aside):
+                return
+            model = Run(run.plan, part.take(np.flatnonzero(fold_of != fold)), None)
+            boosted = model.boost(n_stages, seed_of(seed, fold + 1), lambda progress: stopped())
+            found[aside] = boosted.ensemble.predict(part.inputs[aside])
+
+        side_by_side(range(n_folds), run.plan.engine, predict)
+        return part, found
+
+
+def check_distribution(distribution: Any, loss: Any) -> None:
+    """Raise an error that names the parameter if this is no distribution, or goes with another loss."""
+    if distribution is None:
+        return
+    if loss is not None:
+        raise ValueError(f"distribution={distribution!r} brings its own loss; leave loss None, got loss={loss!r}")
+    if isinstance(distribution, str):
+        check_one_of("distribution", distribution, FAMILIES)
+    elif type(distribution) in {family.likelihood for family in FAMILIES.values()}:
+        raise ValueError(f"distribution must be a name, one of {sorted(FAMILIES)}, or a likelihood of your own")
+    elif not isinstance(distribution, losses.Likelihood):
+        raise TypeError(
+            f"distribution must be one of {sorted(FAMILIES)}, or a losses.CustomLikelihood, got "
+            f"{type(distribution).__name__}"
+        )

@@ -1,0 +1,217 @@
+"""The other parameters of a predictive distribution, learnt from rows that the model of its location did not see.
+
+A model that has learnt its training rows well knows nothing of how far off it is elsewhere: the residuals of those rows
+are too small. So a second, small ensemble learns log σ, or the shape of a law, from predictions of rows that were set
+aside, the location being given.
+"""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from .. import distributions
+from ..core.boosting import boost
+from ..core.ensemble import Ensemble, averaged
+from ..core.records import Stage
+from ..core.trust_region import TrustRegion
+from ..core.weak_learner import Training
+from ..engine import ONCE_A_STAGE, program, using
+from ..featurizers import MLP
+from ..losses import (
+    Gamma,
+    GammaLikelihood,
+    GivenLocation,
+    Likelihood,
+    Loss,
+    NegativeBinomialLikelihood,
+    NormalLikelihood,
+    Observed,
+    Poisson,
+    PseudoHuber,
+    SquaredError,
+    StudentTLikelihood,
+)
+from ..tables.encoder import InputEncoder
+from ..tables.scaling import TargetScaler
+
+
+class Family(NamedTuple):
+    """A kind of distribution: its likelihood, the loss that its location is learnt with, and how targets are scaled."""
+
+    likelihood: type[Likelihood]
+    location: type[Loss]
+    kind: str
+
+
+FAMILIES = {
+    "normal": Family(NormalLikelihood, SquaredError, "standard"),
+    "lognormal": Family(NormalLikelihood, SquaredError, "logs"),
+    "student_t": Family(StudentTLikelihood, PseudoHuber, "standard"),
+    "gamma": Family(GammaLikelihood, Gamma, "log"),
+    "negative_binomial": Family(NegativeBinomialLikelihood, Poisson, "log"),
+}
+#: With fewer rows, what is not the location is a constant. More than the second number are not needed.
+LEAST_ROWS, MOST_ROWS = 40, 20_000
+#: Ensembles that are averaged, and the part of the rows that each sets aside to tell when to end.
+CHAINS, ASIDE = 4, 0.25
+#: Stages at the most, and how many to wait for a better one.
+STAGES, PATIENCE = 100, 10
+FEATURIZER = partial(MLP, width=8, depth=1)
+TRAINING = Training(max_steps=20, inherit=0.5)
+TRUST_REGION = TrustRegion(reg_lambda=1e-2, rate=0.1)
+#: Degrees of freedom that are tried.
+DEGREES = (2.5, 3.0, 4.0, 5.0, 7.0, 10.0, 15.0, 30.0, 100.0)
+#: Locations that are inputs are cut off here, in spreads of y.
+FARTHEST = 8.0
+
+
+class Spread(NamedTuple):
+    """What predicts the parameters of a distribution but its location."""
+
+    likelihood: Likelihood
+    ensemble: Ensemble  #: of inputs as ``spread_inputs`` returns them
+
+
+class Honest(NamedTuple):
+    """Rows and the locations that a model predicts for them which has not learnt from them."""
+
+    x: np.ndarray  #: as ``spread_inputs`` returns them
+    target: np.ndarray  #: as the likelihood sees them
+    location: np.ndarray
+    weight: np.ndarray
+
+    def take(self, rows: np.ndarray) -> "Honest":
+        """Return some of the rows."""
+        return Honest(*(array[rows] for array in self))
+
+    @property
+    def packed(self) -> np.ndarray:
+        """Targets as :class:`GivenLocation` takes them."""
+        return np.concatenate([self.target, self.location], axis=1)
+
+
+def spread_inputs(encoder: InputEncoder, encoded: np.ndarray, location: np.ndarray) -> np.ndarray:
+    """Return what the spread depends on: the columns without what an encoding adds to them, and the location."""
+    plain = encoded[:, : n_plain(encoder)] if encoded.ndim == 2 else np.zeros((len(encoded), 0))
+    return np.concatenate([plain, np.clip(location, -FARTHEST, FARTHEST)], axis=1)
+
+
+def n_plain(encoder: InputEncoder) -> int:
+    """Return the number of columns of encoded tables before those that an encoding adds."""
+    return len(encoder.sources_) - sum(len(extra.mean) for extra in encoder.extras_)
+
+
+def learn_spread(likelihood: Likelihood, rows: Honest, seed: int, engine: str) -> Spread:
+    """Return what best predicts the parameters but the location, for honest predictions of that."""
+    rng = np.random.default_rng(seed)
+    rows = rows.take(np.sort(rng.permutation(len(rows.x))[:MOST_ROWS]))
+    if len(rows.x) < LEAST_ROWS:
+        constant = best_constant(likelihood, rows)
+        return calibrated(likelihood, Ensemble.stack(constant, []), [(rows, np.tile(constant, (len(rows.x), 1)))])
+    chains, judged = [], []
+    for chain in range(CHAINS):
+        order = rng.permutation(len(rows.x))
+        n_aside = max(round(ASIDE * len(order)), 1)
+        train, aside = rows.take(np.sort(order[n_aside:])), rows.take(np.sort(order[:n_aside]))
+        chains.append(boosted(likelihood, train, aside, seed + chain, engine))
+        judged.append((aside, chains[-1].predict(aside.x)))
+    return calibrated(likelihood, averaged(chains), judged)
+
+
+def given_location(likelihood: Likelihood, rows: Honest) -> GivenLocation:
+    """Return the loss of the other parameters."""
+    return GivenLocation(Observed(likelihood) if np.isnan(rows.target).any() else likelihood)
+
+
+def best_constant(likelihood: Likelihood, rows: Honest) -> Any:
+    """Return the best parameters that are the same for all rows."""
+    with jax.enable_x64(True), using("numpy"):
+        weight = jax.device_put(rows.weight[None] / rows.weight.sum())
+        return given_location(likelihood, rows).best_constant(jax.device_put(rows.packed[None]), weight)
+
+
+def boosted(likelihood: Likelihood, train: Honest, aside: Honest, seed: int, engine: str) -> Ensemble:
+    """Return an ensemble cut where it is best for rows set aside; it may have no learner."""
+    loss, scores = given_location(likelihood, train), []
+    if np.isnan(aside.target).any():
+        loss = given_location(likelihood, aside)
+
+    def watch(stage: Stage) -> bool:
+        scores.append(stage.record.validation_loss)
+        return len(scores) - 1 - int(np.argmin(scores)) >= PATIENCE
+
+    fit = boost(
+        train.x, train.packed, loss=loss, featurizer=FEATURIZER, n_learners=STAGES, training=TRAINING,
+        trust_region=TRUST_REGION, sample_weight=train.weight, validation=(aside.x, aside.packed, aside.weight),
+        seed=seed, dtype="float64", engine=engine, callback=watch,
+    )  # fmt: skip
+    constant = np.tile(np.asarray(fit.ensemble.constant), (len(aside.x), 1))
+    if not scores or not min(scores) < mean_value(likelihood, aside, constant):
+        return fit.ensemble.truncate(0)
+    return fit.ensemble.truncate(sum(record.accepted for record in fit.history[: int(np.argmin(scores)) + 1]))
+
+
+def mean_value(likelihood: Likelihood, rows: Honest, raw: np.ndarray) -> float:
+    """Return the mean loss of the other parameters."""
+    return float(mean_derivatives(likelihood, rows, raw)[0])
+
+
+def mean_derivatives(likelihood: Likelihood, rows: Honest, raw: np.ndarray) -> list[np.ndarray]:
+    """Return the mean over rows of the loss of the other parameters, of its gradient and of its curvature."""
+    share = rows.weight / rows.weight.sum()
+    with jax.enable_x64(True), using("numpy"):
+        arrays = [jax.device_put(np.ascontiguousarray(array)) for array in (raw, rows.packed, share)]
+        return [np.asarray(mean) for mean in sums_of(given_location(likelihood, rows), *arrays)]
+
+
+@partial(program, quick=ONCE_A_STAGE)
+def sums_of(loss: Loss, raw: Array, target: Array, share: Array) -> tuple[Array, Array, Array]:
+    """Return weighted sums of a loss, its gradient and its curvature."""
+    derivatives = loss.gradient(raw, target), loss.curvature(raw, target).diagonal()
+    return share @ loss.value(raw, target), share @ derivatives[0], share @ derivatives[1]
+
+
+def calibrated(likelihood: Likelihood, ensemble: Ensemble, judged: list[tuple[Honest, np.ndarray]]) -> Spread:
+    """Return the spread moved, and with the degrees of freedom, that are likeliest for rows that it has not learnt."""
+    rows = Honest(*(np.concatenate(parts) for parts in zip(*(one for one, _ in judged), strict=True)))
+    raw = np.concatenate([raw for _, raw in judged])
+    tried = [likelihood]
+    if isinstance(likelihood, StudentTLikelihood):
+        tried = [StudentTLikelihood(df) for df in DEGREES]
+    moves = [likeliest_move(one, rows, raw) for one in tried]
+    scores = [mean_value(one, rows, raw + move) for one, move in zip(tried, moves, strict=True)]
+    best = int(np.argmin(scores))
+    with jax.enable_x64(True):
+        constant = jnp.asarray(np.asarray(ensemble.constant, float) + moves[best])
+        return Spread(tried[best], Ensemble(constant, ensemble.featurizers, ensemble.weights))
+
+
+def likeliest_move(likelihood: Likelihood, rows: Honest, raw: np.ndarray, n_steps: int = 30) -> np.ndarray:
+    """Return what to add to the parameters of all rows, by Fisher scoring with steps of at most one."""
+    move = np.zeros(raw.shape[1])
+    for _ in range(n_steps):
+        _, slope, bend = mean_derivatives(likelihood, rows, raw + move)
+        step = np.clip(slope / np.maximum(bend, 1e-12), -1, 1)
+        move = move - step
+        if np.abs(step).max() < 1e-6:
+            break
+    return move
+
+
+def law_of(likelihood: Likelihood, scaler: TargetScaler, location: np.ndarray, other: np.ndarray) -> Any:
+    """Return the distributions in the user's units, of parameters of shape (n_rows, n_outputs)."""
+    other = np.exp(np.clip(other, -15, 15))
+    if isinstance(likelihood, GammaLikelihood):
+        return distributions.Gamma(scaler.inverse(location), other)
+    if isinstance(likelihood, NegativeBinomialLikelihood):
+        return distributions.NegativeBinomial(scaler.inverse(location), other)
+    scale, middle = scaler.scale_ * other, scaler.scale_ * location + scaler.shift_
+    if scaler.kind == "logs":
+        return distributions.LogNormal(middle, scale)
+    if isinstance(likelihood, StudentTLikelihood):
+        return distributions.StudentT(np.full(middle.shape, likelihood.df), middle, scale)
+    return distributions.Normal(middle, scale)

@@ -1,0 +1,378 @@
+"""Predictive distributions: likelihoods and their Fisher information, laws, and the estimator that predicts them."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.integrate import quad
+from sklearn.base import clone
+
+from vpboost import MLP, Training, TrustRegion, VPBoostRegressor, boost, distributions, load_model, losses
+from vpboost.callbacks import Checkpoint
+from vpboost.estimators.spread import Honest, learn_spread, likeliest_move
+from vpboost.losses.curvature import Diagonal
+
+#: Likelihoods, parameters to try them at, and the same law by SciPy.
+CASES = {
+    "normal": (losses.NormalLikelihood(), [0.7, -0.4], stats.norm(0.7, np.exp(-0.4))),
+    "student_t": (losses.StudentTLikelihood(4.5), [0.7, -0.4], stats.t(4.5, 0.7, np.exp(-0.4))),
+    "gamma": (losses.GammaLikelihood(), [0.6, 0.9], stats.gamma(np.exp(0.9), scale=np.exp(0.6 - 0.9))),
+    "sharp gamma": (losses.GammaLikelihood(), [0.6, 4.0], stats.gamma(np.exp(4.0), scale=np.exp(0.6 - 4.0))),
+    "negative_binomial": (
+        losses.NegativeBinomialLikelihood(),
+        [1.1, 0.5],
+        stats.nbinom(np.exp(0.5), np.exp(0.5) / (np.exp(0.5) + np.exp(1.1))),
+    ),
+}
+QUICK = {
+    "engine": "numpy", "n_estimators": 15, "learning_rate": 0.2, "max_steps": 10, "encoding": "plain", "inherit": 0.8,
+    "max_features": None,
+}  # fmt: skip
+each_case = pytest.mark.parametrize(("loss", "parameters", "law"), CASES.values(), ids=list(CASES))
+
+
+def draws(law, n):
+    """Return numbers that stand for a law: its quantiles at evenly spaced levels."""
+    return law.ppf((np.arange(n) + 0.5) / n)
+
+
+@each_case
+def test_likelihoods_are_those_of_scipy(loss, parameters, law):
+    y = draws(law, 7)
+    with jax.enable_x64(True):
+        value = loss.value(jnp.tile(jnp.array(parameters), (7, 1)), jnp.asarray(y)[:, None])
+    expected = law.logpmf(y) if hasattr(law.dist, "pmf") else law.logpdf(y)
+    np.testing.assert_allclose(value, -expected, rtol=1e-8)
+
+
+@each_case
+def test_gradients_are_those_of_automatic_differentiation(loss, parameters, law):
+    y = np.stack([draws(law, 9), draws(law, 9)[::-1]], axis=1)
+    rng = np.random.default_rng(0)
+    with jax.enable_x64(True):
+        f = jnp.asarray(np.tile(parameters, (9, 2)) + 0.3 * rng.normal(size=(9, 4)))
+        by_hand = jax.grad(lambda f: loss.value(f, jnp.asarray(y)).sum())(f)
+        np.testing.assert_allclose(loss.gradient(f, jnp.asarray(y)), by_hand, rtol=1e-6, atol=1e-9)
+
+
+@each_case
+def test_fisher_information_is_the_expected_hessian(loss, parameters, law):
+    y = law.rvs(60_000, random_state=0) if hasattr(law.dist, "pmf") else draws(law, 60_000)
+    with jax.enable_x64(True):
+        at = jnp.array(parameters)
+        one = jax.jit(jax.vmap(jax.hessian(loss.value), (None, 0)))
+        hessian = np.asarray(one(at, jnp.asarray(y, float)[:, None])).mean(axis=0)
+        slopes = loss.gradient(jnp.tile(at, (len(y), 1)), jnp.asarray(y)[:, None])
+        curvature = loss.curvature(jnp.tile(at, (len(y), 1)), jnp.asarray(y)[:, None])
+    assert isinstance(curvature, Diagonal)
+    information = np.asarray(curvature.entries).mean(axis=0)
+    np.testing.assert_allclose(information, np.diag(hessian), rtol=0.03)
+    np.testing.assert_allclose(information, np.mean(np.asarray(slopes) ** 2, axis=0), rtol=0.03)
+    assert abs(hessian[0, 1]) < 0.02 * information.max()
+
+
+@each_case
+def test_the_best_constant_has_no_slope(loss, parameters, law):
+    y = law.rvs((1, 200, 2), random_state=1)
+    weight = np.random.default_rng(2).uniform(0.5, 1.5, (1, 200))
+    weight /= weight.sum()
+    with jax.enable_x64(True):
+        constant = loss.best_constant(jnp.asarray(y, float), jnp.asarray(weight))
+        slopes = loss.gradient(jnp.broadcast_to(constant, (1, 200, 4)), jnp.asarray(y, float))
+        np.testing.assert_allclose(np.einsum("bi,bik->k", weight, slopes), 0, atol=1e-6)
+
+
+@each_case
+def test_far_away_everything_is_finite(loss, parameters, law):
+    y = np.abs(draws(law, 3))[:, None] + 1
+    for log in (-1e3, -50, 50, 1e3):
+        f = jnp.asarray(np.tile([parameters[0], log], (3, 1)), "float32")
+        for part in (loss.value(f, y), loss.gradient(f, y), loss.curvature(f, y).diagonal()):
+            assert np.isfinite(part).all()
+
+
+def test_holes_and_given_locations():
+    rng, loss = np.random.default_rng(3), losses.NormalLikelihood()
+    f, y = rng.normal(size=(6, 4)), rng.normal(size=(6, 2))
+    y[0, 0] = y[3, 1] = np.nan
+    with jax.enable_x64(True):
+        observed = losses.Observed(loss)
+        gradient = np.asarray(observed.gradient(jnp.asarray(f), jnp.asarray(y)))
+        assert (gradient[0, :2] == 0).all()
+        assert (gradient[3, 2:] == 0).all()
+        assert np.count_nonzero(gradient) == 20
+        assert observed.n_outputs(y) == 4
+        given = losses.GivenLocation(observed)
+        packed = jnp.asarray(np.concatenate([y, f[:, ::2]], axis=1))
+        assert given.n_outputs(packed) == 2
+        np.testing.assert_array_equal(given.gradient(jnp.asarray(f[:, 1::2]), packed), gradient[:, 1::2])
+        value = observed.value(jnp.asarray(f), jnp.asarray(y))
+        np.testing.assert_array_equal(given.value(jnp.asarray(f[:, 1::2]), packed), value)
+        whole = observed.curvature(jnp.asarray(f), jnp.asarray(y)).diagonal()
+        found = given.curvature(jnp.asarray(f[:, 1::2]), packed).diagonal()
+        np.testing.assert_array_equal(found, whole[:, 1::2])
+
+
+def test_boosting_fits_all_parameters_together():
+    rng = np.random.default_rng(4)
+    x = rng.uniform(-1, 1, (400, 1))
+    y = np.sin(2 * x[:, 0]) + np.exp(x[:, 0] - 2) * rng.normal(size=400)
+    fit = boost(
+        x, y, loss=losses.NormalLikelihood(), featurizer=partial(MLP, width=4, depth=1), n_learners=30,
+        training=Training(max_steps=20), trust_region=TrustRegion(rate=0.3), engine="numpy",
+    )  # fmt: skip
+    raw = fit.ensemble.predict(x)
+    assert np.sqrt(np.mean((raw[:, 0] - np.sin(2 * x[:, 0])) ** 2)) < 0.05
+    assert np.sqrt(np.mean((raw[:, 1] - x[:, 0] + 2) ** 2)) < 0.3
+    history = [record.loss for record in fit.history]
+    assert (np.diff(history) <= 1e-6).all()  # the trust region sees the true loss
+
+
+# --- laws ------------------------------------------------------------------------------------------------------------
+
+LAWS = [
+    distributions.Normal(np.array([0.0, 3.0]), np.array([1.0, 0.5])),
+    distributions.LogNormal(np.array([0.0, 1.0]), np.array([0.4, 0.8])),
+    distributions.StudentT(np.array([3.0, 8.0]), np.array([0.0, 3.0]), np.array([1.0, 0.5])),
+    distributions.Gamma(np.array([2.0, 5.0]), np.array([1.5, 20.0])),
+    distributions.NegativeBinomial(np.array([2.0, 5.0]), np.array([1.5, 20.0])),
+]
+each_law = pytest.mark.parametrize("law", LAWS, ids=lambda law: type(law).__name__)
+
+
+@each_law
+def test_laws_agree_with_their_samples(law):
+    sample = law.sample(20_000, random_state=0)
+    assert sample.shape == (20_000, 2)
+    np.testing.assert_allclose(sample.mean(axis=0), law.mean(), rtol=0.05, atol=0.05)
+    np.testing.assert_allclose(sample.std(axis=0), law.std(), rtol=0.15)
+    low, high = law.interval(0.8)
+    atol = 0.15 if isinstance(law, distributions.NegativeBinomial) else 0.01
+    np.testing.assert_allclose(((sample >= low) & (sample <= high)).mean(axis=0), 0.8, atol=atol)
+    assert law.quantile([0.1, 0.5, 0.9]).shape == (3, 2)
+    np.testing.assert_allclose(law.quantile(0.1), low, rtol=1e-12)
+    assert (law.cdf(low) >= 0.1 - 1e-12).all()
+    np.testing.assert_array_equal(law.sample(2, random_state=3), law.sample(2, random_state=3))
+    assert len(law) == 2
+
+
+@each_law
+def test_density_sums_to_one_and_crps_is_its_integral(law):
+    y = np.array([1.0, 4.0])
+    for j in range(2):
+        one = type(law)(*(np.asarray(getattr(law, name))[j] for name in law.__dataclass_fields__))
+        if isinstance(law, distributions.NegativeBinomial):
+            counts = np.arange(500)
+            assert np.exp(one.logpdf(counts)).sum() == pytest.approx(1)
+            crps = np.sum((one.cdf(counts) - (counts >= y[j])) ** 2)
+        else:
+            low = -np.inf if law.quantile(0.0)[j] < 0 else 0.0
+            assert quad(lambda t, one=one: np.exp(one.logpdf(t)), low, np.inf)[0] == pytest.approx(1)
+            crps = quad(lambda t, one=one: one.cdf(t) ** 2, low, y[j])[0]
+            crps += quad(lambda t, one=one: (1 - one.cdf(t)) ** 2, y[j], np.inf)[0]
+        assert law.crps(y)[j] == pytest.approx(crps, rel=1e-6)
+
+
+def test_laws_say_what_is_wrong():
+    with pytest.raises(ValueError, match="q must lie in"):
+        LAWS[0].quantile(1.5)
+    with pytest.raises(ValueError, match="coverage must be"):
+        LAWS[0].interval(95)
+    with pytest.raises(ValueError, match="n must be a whole number"):
+        LAWS[0].sample(0)
+
+
+# --- the estimator ---------------------------------------------------------------------------------------------------
+
+
+def made(family, n=240, seed=0):
+    """Return inputs, targets of a law, and that law."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1, 1, (n, 2))
+    middle, wide = X[:, 0], np.where(X[:, 1] > 0, 0.4, 0.1)
+    law = {
+        "normal": stats.norm(10 + 5 * middle, 5 * wide),
+        "lognormal": stats.lognorm(wide, scale=np.exp(3 + middle)),
+        "student_t": stats.t(3, 10 + 5 * middle, 5 * wide),
+        "gamma": stats.gamma(1 / wide**2, scale=np.exp(2 + middle) * wide**2),
+        "negative_binomial": stats.nbinom(3, 3 / (3 + np.exp(2 + middle))),
+    }[family]
+    return X, law.rvs(random_state=rng), law
+
+
+@pytest.fixture(scope="module", params=["normal", "lognormal", "student_t", "gamma", "negative_binomial"])
+def fitted(request):
+    X, y, law = made(request.param, n=300)
+    return request.param, X, y, law, VPBoostRegressor(**QUICK, n_chains=2, distribution=request.param).fit(X, y)
+
+
+def test_new_rows_are_nearly_as_likely_as_under_the_truth(fitted):
+    family, _, _, _, model = fitted
+    X, y, law = made(family, n=2000, seed=1)
+    truth = law.logpmf(y) if family == "negative_binomial" else law.logpdf(y)
+    found = model.predict_dist(X)
+    assert -0.02 < np.mean(truth - found.logpdf(y)) < 0.25
+    low, high = found.interval(0.8)
+    assert 0.72 < np.mean((y >= low) & (y <= high)) < 0.93
+    if family != "negative_binomial":
+        wide = np.log(found.std() / (1 if family in ("normal", "student_t") else found.mean()))
+        assert wide[X[:, 1] > 0.3].mean() - wide[X[:, 1] < -0.3].mean() > 0.7  # log 4 in truth
+
+
+def test_predictions_are_means(fitted):
+    family, X, y, _, model = fitted
+    np.testing.assert_allclose(model.predict(X), model.predict_dist(X).mean(), rtol=1e-9)
+    assert model.score(X, y) > 0.1
+    if family == "lognormal":
+        for method in (model.input_gradient, model.input_hessian, lambda X: list(model.staged_predict(X))):
+            with pytest.raises(ValueError, match="distribution='lognormal'"):
+                method(X)
+        return
+    np.testing.assert_allclose(jax.vmap(model.as_jax())(X[:3]), model.predict(X[:3]), rtol=1e-4)
+    step = 1e-4 * np.eye(2)[0]
+    slope = (model.predict(X[:5] + step) - model.predict(X[:5] - step)) / 2e-4
+    np.testing.assert_allclose(model.input_gradient(X[:5])[:, 0], slope, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(list(model.staged_predict(X))[-1], model.predict(X), rtol=1e-4)
+    assert model.feature_importances_.sum() == pytest.approx(1)
+
+
+def test_files_keep_distributions(fitted, tmp_path):
+    _, X, y, _, model = fitted
+    model.save_model(tmp_path / "m.vpboost")
+    loaded = load_model(tmp_path / "m.vpboost")
+    np.testing.assert_array_equal(loaded.predict_dist(X).logpdf(y), model.predict_dist(X).logpdf(y))
+    assert loaded.get_params()["distribution"] == model.distribution
+
+
+def test_several_outputs_with_holes():
+    X, y, _ = made("normal")
+    Y = np.stack([y, 100 - 3 * y], axis=1)
+    Y[:40, 0] = np.nan
+    model = VPBoostRegressor(**QUICK, n_chains=1, distribution="normal").fit(X, Y)
+    law = model.predict_dist(X)
+    assert law.mean().shape == law.std().shape == (240, 2)
+    np.testing.assert_allclose(law.std()[:, 1].mean() / law.std()[:, 0].mean(), 3, rtol=0.35)
+    assert np.isfinite(law.logpdf(Y)[40:]).all()
+
+
+def test_the_spread_is_that_of_rows_not_learnt_from():
+    rng = np.random.default_rng(5)
+    X, y = rng.normal(size=(60, 8)), rng.normal(size=60)  # nothing to learn but noise
+    given = {**QUICK, "early_stopping_rounds": None}
+    model = VPBoostRegressor(**given, distribution="normal").fit(X, y)
+    residual = np.std(y - model.predict(X))
+    assert residual < 0.7
+    assert model.predict_dist(X).std().mean() > 0.95
+
+
+def test_given_validation_rows_tell_the_spread():
+    X, y, _ = made("normal")
+    model = VPBoostRegressor(**QUICK, distribution="normal").fit(X[:120], y[:120], X_val=X[120:], y_val=y[120:])
+    ratio = (y[120:] - model.predict(X[120:])) / model.predict_dist(X[120:]).std()
+    assert np.sqrt(np.mean(ratio**2)) == pytest.approx(1, abs=0.1)
+
+
+def test_the_move_is_the_likeliest_factor():
+    rng = np.random.default_rng(6)
+    target, raw = rng.normal(size=(50, 1)), 0.3 * rng.normal(size=(50, 1))
+    rows = Honest(np.zeros((50, 1)), target, np.zeros((50, 1)), rng.uniform(1, 2, 50))
+    move = likeliest_move(losses.NormalLikelihood(), rows, raw)
+    by_hand = 0.5 * np.log(np.average(target[:, 0] ** 2 * np.exp(-2 * raw[:, 0]), weights=rows.weight))
+    np.testing.assert_allclose(move, by_hand, rtol=1e-9)
+    few = learn_spread(losses.NormalLikelihood(), rows.take(np.arange(20)), 0, "numpy")
+    assert few.ensemble.n_learners == 0
+    expected = 0.5 * np.log(np.average(target[:20, 0] ** 2, weights=rows.weight[:20]))
+    np.testing.assert_allclose(few.ensemble.constant, expected, rtol=1e-8)
+
+
+def test_warm_starts_and_checkpoints_go_on(tmp_path):
+    X, y, _ = made("normal", n=60)
+    given = {**QUICK, "n_estimators": 6, "n_chains": 1, "distribution": "normal"}
+    whole = VPBoostRegressor(**given).fit(X, y)
+    model = VPBoostRegressor(**{**given, "n_estimators": 3}, warm_start=True).fit(X, y)
+    model.set_params(n_estimators=6).fit(X, y)
+    np.testing.assert_allclose(model.predict_dist(X).std(), whole.predict_dist(X).std(), rtol=1e-6)
+    path = tmp_path / "c.vpboost"
+    VPBoostRegressor(**{**given, "n_estimators": 3}, callbacks=[Checkpoint(path, every=1)]).fit(X, y)
+    resumed = VPBoostRegressor(**given).fit(X, y, resume_from=path)
+    np.testing.assert_allclose(resumed.predict_dist(X).std(), whole.predict_dist(X).std(), rtol=1e-6)
+    with pytest.raises(ValueError, match="distribution cannot change"):
+        model.set_params(distribution=None).fit(X, y)
+
+
+# --- likelihoods of the user's own -----------------------------------------------------------------------------------
+
+
+def laplace(parameters, target):
+    location, log_scale = parameters
+    return log_scale + jnp.sqrt((target - location) ** 2 + 1e-4) * jnp.exp(-log_scale)
+
+
+def laplace_law(parameters):
+    return stats.laplace(parameters[..., 0], np.exp(parameters[..., 1]))
+
+
+def test_curvature_of_ones_own_likelihood_is_no_less_than_the_hessian():
+    rng, loss = np.random.default_rng(7), losses.CustomLikelihood(laplace, 2)
+    f, y = rng.normal(size=(50, 2)), rng.normal(size=(50, 1))
+    with jax.enable_x64(True):
+        entries = np.asarray(loss.curvature(jnp.asarray(f), jnp.asarray(y)).entries)
+        hessians = jax.jit(jax.vmap(jax.hessian(loss.value)))(jnp.asarray(f), jnp.asarray(y))
+        least = [np.linalg.eigvalsh(np.diag(d) - np.asarray(h)).min() for d, h in zip(entries, hessians, strict=True)]
+        assert min(least) > -1e-9
+        assert entries.min() >= 0
+        fisher = losses.CustomLikelihood(laplace, 2, fisher=lambda p: jnp.array([[2.0, -1.0], [-1.0, 3.0]]))
+        np.testing.assert_array_equal(fisher.curvature(jnp.asarray(f[:1]), jnp.asarray(y[:1])).entries, [[3, 4]])
+        diagonal = losses.CustomLikelihood(laplace, 2, fisher=lambda p: jnp.array([2.0, 3.0]))
+        np.testing.assert_array_equal(diagonal.curvature(jnp.asarray(f[:1]), jnp.asarray(y[:1])).entries, [[2, 3]])
+
+
+def test_ones_own_likelihood_in_an_estimator(tmp_path):
+    X, y, _ = made("normal", n=120)
+    loss = losses.CustomLikelihood(laplace, 2, law=laplace_law)
+    model = VPBoostRegressor(**QUICK, n_chains=1, distribution=loss).fit(X, (y - 10) / 5)
+    law = model.predict_dist(X)
+    np.testing.assert_allclose(law.mean(), model.predict(X), rtol=1e-9)
+    assert model.score(X, (y - 10) / 5) > 0.5
+    assert model.input_gradient(X).shape == (120, 2)
+    np.testing.assert_allclose(jax.vmap(model.as_jax())(X[:3]), model.predict(X[:3]), rtol=1e-3)
+    model.save_model(tmp_path / "m.vpboost")
+    loaded = load_model(tmp_path / "m.vpboost", loss=loss)
+    np.testing.assert_array_equal(loaded.predict_dist(X).std(), law.std())
+    without = VPBoostRegressor(**QUICK, n_chains=1, distribution=losses.CustomLikelihood(laplace, 2))
+    with pytest.raises(ValueError, match="give CustomLikelihood a law"):
+        without.fit(X, y).predict_dist(X)
+
+
+def test_errors_name_the_parameter():
+    X, y, _ = made("normal", n=60)
+    for given, message in [
+        ({"distribution": "norml"}, "distribution must be one of .*'normal'"),
+        ({"distribution": "normal", "loss": "quantile"}, "leave loss None"),
+        ({"distribution": losses.NormalLikelihood()}, "distribution must be a name"),
+        ({"loss": losses.NormalLikelihood()}, "give NormalLikelihood as distribution"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            VPBoostRegressor(**given).fit(X, y)
+    with pytest.raises(TypeError, match="distribution must be one of"):
+        VPBoostRegressor(distribution=3).fit(X, y)
+    for family, target, message in [
+        ("lognormal", y - 100, "must be positive for distribution='lognormal'"),
+        ("gamma", y - 100, "must be positive"),
+        ("negative_binomial", y, "counts 0, 1, 2"),
+        ("negative_binomial", np.floor(y) - 100, "non-negative|counts"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            VPBoostRegressor(**QUICK, distribution=family).fit(X, target)
+    with pytest.raises(ValueError, match="predict_dist needs a distribution"):
+        VPBoostRegressor(**QUICK, n_chains=1).fit(X, y).predict_dist(X)
+    with pytest.raises(ValueError, match="df must be more than 2"):
+        losses.StudentTLikelihood(1.0)
+    with pytest.raises(TypeError, match="function must be callable"):
+        losses.CustomLikelihood("x", 2)
+    with pytest.raises(ValueError, match="must return a scalar"):
+        VPBoostRegressor(**QUICK, distribution=losses.CustomLikelihood(lambda p, t: p, 2)).fit(X, y)
+    assert clone(VPBoostRegressor(distribution="gamma")).distribution == "gamma"
