@@ -12,6 +12,7 @@ from ..suggest import did_you_mean
 from ..tables.frames import column_values, in_order, is_frame
 from .base import BaseVPBoost
 from .checks import unmasked
+from .intervals import Intervals
 from .parameters import PARAMETERS
 
 #: Targets may not be larger: predictions, and differences of them, must be numbers.
@@ -27,7 +28,7 @@ REGRESSION_LOSSES = {
 }
 
 
-class VPBoostRegressor(RegressorMixin, BaseVPBoost):
+class VPBoostRegressor(RegressorMixin, Intervals, BaseVPBoost):
     """Gradient boosting of smooth learners for regression with any number of outputs.
 
     {parameters}
