@@ -225,6 +225,7 @@ class BaseVPBoost(Differentiable, Calibrating, Chains):
         self._importance_rows, self._importances = np.array(evenly_spaced(run.train.inputs, 512)), None
         unseen = self.ensemble_ if given else boosted.ensemble.truncate(n_learners)  # by given rows all chains
         self._remember([(run.held_out, unseen), *((c.held_out, c.ensemble) for c in others if not given)])
+        self._note(run.train, run.held_out, unseen, given)
         return self
 
     def _warn_if_unfinished(self, scores: list[float]) -> None:

@@ -141,6 +141,9 @@ class Calibrating:
             found, weight = few_enough(np.concatenate(scores), np.concatenate(weights))
             self._conformity = Conformity(found, weight, spread_of(found, self._typical()))
 
+    def _note(self, train: Part, held_out: Part | None, unseen: Ensemble, given: bool) -> None:
+        """Keep what else a fit tells about its errors: nothing."""
+
     def _known_conformity(self, coverage: Any) -> Conformity:
         """Return the scores, of which there are enough for this coverage."""
         check_is_fitted(self)

@@ -14,6 +14,7 @@ from .base import BaseVPBoost
 from .checks import unmasked
 from .intervals import Intervals
 from .parameters import PARAMETERS
+from .uncertainty import Uncertain
 
 #: Targets may not be larger: predictions, and differences of them, must be numbers.
 LARGEST = 1e300
@@ -28,7 +29,7 @@ REGRESSION_LOSSES = {
 }
 
 
-class VPBoostRegressor(RegressorMixin, Intervals, BaseVPBoost):
+class VPBoostRegressor(RegressorMixin, Intervals, Uncertain, BaseVPBoost):
     """Gradient boosting of smooth learners for regression with any number of outputs.
 
     {parameters}
@@ -49,8 +50,15 @@ class VPBoostRegressor(RegressorMixin, Intervals, BaseVPBoost):
         tags.target_tags.multi_output = True
         return tags
 
-    def predict(self, X: Any) -> np.ndarray:
-        """Return predictions in the units of ``y``, shape (n_samples,) or (n_samples, n_outputs)."""
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Return predictions in the units of ``y``, shape (n_samples,) or (n_samples, n_outputs).
+
+        With ``return_std``, also the standard deviation of ``y`` around them: that of noise and of ignorance together
+        (see ``predict_uncertainty``).
+        """
+        if return_std:
+            mean, noise, ignorance = self.predict_uncertainty(X)
+            return mean, np.hypot(noise, ignorance)
         return self._from_raw(self._raw(X))
 
     def staged_predict(self, X: Any) -> Iterator[np.ndarray]:
