@@ -151,8 +151,8 @@ class Calibrating:
         needed, found = rows_needed(coverage), self._conformity
         if found is None:
             raise ValueError(
-                f"the fit has set no rows aside by which errors could be known; call calibrate(X, y) with {needed} rows "
-                "or more that it has not seen, or calibrate(X, y, cv=5) with those that it has"
+                f"the fit has set no rows aside to know its errors by; call calibrate(X, y) with {needed} rows or more "
+                "that it has not seen, or calibrate(X, y, cv=5) with those that it has"
             )
         if found.fewest() < needed:
             raise ValueError(
@@ -176,4 +176,4 @@ def spread_of(scores: np.ndarray, otherwise: np.ndarray) -> np.ndarray:
         unit = np.where(largest > 0, largest, 1.0)
         known = np.maximum(np.sum(~np.isnan(scores), axis=0), 1)
         found = unit * np.sqrt(np.nansum((scores / unit) ** 2, axis=0) / known)
-    return np.where(np.isfinite(found) & (found > 0), found, otherwise)
+    return np.where(np.isfinite(found) & (found >= np.finfo(float).tiny), found, otherwise)

@@ -1,4 +1,4 @@
-"""Sets of classes that hold the true one with a given probability, and probabilities that are as sure as they may be."""
+"""Sets of classes that hold the true one with a given probability, and probabilities as sure as they may be."""
 
 from collections.abc import Callable
 from typing import Any

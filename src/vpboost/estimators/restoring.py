@@ -20,6 +20,7 @@ from ..files.classes import classes_from
 from ..files.container import ModelFileError, brief, check_version, shortened, unpack
 from ..files.describe import check_size, factory_of, fill_stacked, loss_of, named_arrays, template
 from ..files.encoder import encoder_from, scaler_from
+from ..files.evidence import conformity_from, evidence_from
 from ..files.history import history_from, profile_values
 from ..files.parameters import loaded_parameters
 from ..files.reader import Reader
@@ -28,6 +29,8 @@ from .portfolio import MOST_CHAINS, profile_from
 FORMAT, VERSION = "vpboost model", 1
 #: Most numbers that a trial works on: inputs times learners, of convolutions times the size of their kernels.
 MOST_WORK = 1 << 25
+#: Most rows of a fit that tell ignorance: their cube is the work.
+MOST_EVIDENCE = 1000
 
 
 def model_from(data: bytes, name: str, kinds: dict[str, type], *, featurizer: Any = None, loss: Any = None) -> Any:
@@ -78,6 +81,7 @@ def from_parts(reader: Reader, kinds: dict[str, type], featurizer: Any, loss: An
     # what is not stored may be set again before the model is fitted further
     model._begun_with = {name: text for name, text in model._binding_settings().items() if name not in dropped}
     best = reader.count("best_iteration", ensemble.n_learners), float(reader.array("best_score", (), finite=False))
+    load_errors(reader, model)
     model._keep(*best, others, with_first)
     reader.finish()
     check_predictions(reader, model)
@@ -123,6 +127,19 @@ def load_inputs(reader: Reader, model: Any) -> None:
     reader.require(model.n_features_in_ == n_inputs, "says otherwise how many columns there are than its preprocessing")
     n_importances = n_inputs if table else int(np.prod(encoder.shape_, dtype=object))
     model._importances = reader.doubles("importances", (n_importances,))
+
+
+def load_errors(reader: Reader, model: Any) -> None:
+    """Set what an estimator knows of its errors; files of earlier versions do not say."""
+    if hasattr(model, "class_weight"):
+        model._conformity = conformity_from(reader, 1)
+        if "temperature" in reader.content:
+            model._temperature = reader.entry("temperature", float)
+            reader.require(1e-3 < model._temperature < 1e3, f"has the temperature {model._temperature:g}")
+        return
+    model._conformity = conformity_from(reader, model.n_outputs_)
+    if len(model.input_encoder_.shape_) == 1:
+        model._evidence = evidence_from(reader, model._n_plain(), model.n_outputs_, MOST_EVIDENCE)
 
 
 def load_history(reader: Reader, model: Any) -> None:

@@ -15,6 +15,7 @@ from ..files.classes import stored_classes
 from ..files.container import ModelFileError, pack
 from ..files.describe import describe_featurizer, describe_loss, is_custom, named_arrays
 from ..files.encoder import encoder_parts, scaler_parts
+from ..files.evidence import conformity_arrays, evidence_parts
 from ..files.history import history_arrays
 from ..files.parameters import stored_parameters
 from .restoring import FORMAT, VERSION, model_from
@@ -72,6 +73,7 @@ def to_parts(model: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     parameters, dropped = stored_parameters(model.get_params(deep=False), learners is not None and is_custom(learners))
     encoder, encoder_arrays = encoder_parts(model.input_encoder_)
     scaler, scaler_arrays = scaler_parts(model.target_scaler_)
+    evidence, evidence_arrays = evidence_parts(getattr(model, "_evidence", None))
     classes, class_type = stored_classes(getattr(model, "classes_", None))
     content = {
         **{"format": FORMAT, "version": VERSION, "library": __version__, "kind": kind},
@@ -85,6 +87,8 @@ def to_parts(model: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         **{"profile": list(model.profile_), "race": [list(profile) for profile in model.race_], "seed": model.seed_},
         **{"status": boosted.status, "best_iteration": model.best_iteration_, "validated_on": model._validated_on},
         **{"file_columns": model._file_columns, "rows_seen": model._rows_seen},
+        **({"temperature": model._temperature} if model._temperature != 1 else {}),
+        **evidence,
         **({"others": [o.n_learners for o in model._others], "with_first": model._with_first} if model._others else {}),
     }
     arrays = {
@@ -104,6 +108,8 @@ def to_parts(model: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         "reg_lambda": np.array(boosted.reg_lambda, float),
         **encoder_arrays,
         **scaler_arrays,
+        **conformity_arrays(model._conformity),
+        **evidence_arrays,
     }
     return content, {name: np.asarray(array) for name, array in arrays.items()}
 

@@ -17,6 +17,9 @@ from .prediction import evaluated
 #: Rows, of training and set aside, and columns that are kept of a fit at the most; and numbers of targets.
 MOST_TRAINED, MOST_ASIDE, MOST_COLUMNS, MOST_TARGETS = 400, 200, 128, 1 << 19
 
+#: No error is larger in size.
+LARGEST = 1e300
+
 
 class Uncertainty(NamedTuple):
     """Predictions of a regressor, and the spreads of what makes the truth differ from them; all of one shape."""
@@ -93,7 +96,7 @@ class Uncertain:
         if held_out is not None:
             aside = some_of(held_out, min(MOST_ASIDE, fewer(n_outputs)))
             raw = evaluated(unseen, np.asarray(aside.inputs))
-            errors = aside.target - self._from_raw(raw).reshape(aside.target.shape)
+            errors = np.clip(aside.target - self._from_raw(raw).reshape(aside.target.shape), -LARGEST, LARGEST)
         kept = [some_of(train, min(MOST_TRAINED, fewer(n_outputs))), *([] if aside is None else [aside])]
         rows = np.concatenate([np.asarray(part.inputs, float)[:, : self._n_plain()] for part in kept])
         self._evidence = Evidence(rows, np.concatenate([part.target for part in kept]), errors, not given)

@@ -27,7 +27,8 @@ class Conformity(NamedTuple):
 
     def common_quantiles(self, coverage: float) -> np.ndarray:
         """Return what bounds the scores of all outputs of a row at once: multiples of their scales."""
-        largest = np.max(self.scores / self.scale, axis=1)
+        with np.errstate(over="ignore"):
+            largest = np.max(self.scores / self.scale, axis=1)
         return conformal_quantile(largest, coverage, self.weight) * self.scale
 
     def fewest(self) -> int:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import cho_factor, solve_triangular
 
+from ..predictor import FARTHEST
 from .lengths import START, likeliest_process
 
 #: The powers, and parts of the errors' mean square that are noise, of which the likeliest are chosen. A power of one
@@ -40,23 +41,24 @@ class Ignorance:
         n_trained = len(evidence.rows) - len(evidence.errors)
         trained = evidence.rows[:n_trained]
         self.middle, self.spread = trained.mean(axis=0), positive(trained.std(axis=0))
-        known = np.isfinite(evidence.targets).all(axis=1)
-        x, targets = (evidence.rows - self.middle) / self.spread, evidence.targets
-        first = np.flatnonzero(known[:n_trained])
-        shift, self.unit = targets[first].mean(axis=0), positive(targets[first].std(axis=0))
-        y = (targets - shift) / self.unit
-        process = likeliest_process(x[first], y[first])
+        x = self._scaled(evidence.rows)
+        y, self.unit = standardised(evidence.targets[:n_trained])
+        process = likeliest_process(x[:n_trained], y)
         self.inverse_lengths = np.full(x.shape[1], START[0]) if process is None else process.inverse_lengths
         self.nugget = START[1] if process is None else process.nugget
-        self._learn(x[first])
+        self._learn(x[:n_trained])
         #: σ², of each output
-        self.variance = np.mean(solve_triangular(self.factor, y[first], lower=True) ** 2, axis=0)
+        self.variance = np.mean(solve_triangular(self.factor, y, lower=True) ** 2, axis=0)
         self.noise, self.power = np.sqrt(self.nugget * self.variance), 1.0
         errors = evidence.errors / self.unit
         if np.isfinite(errors).any():
             self.noise, self.power = likeliest_noise(errors, self._parts(x[n_trained:]), self.variance)
-        if evidence.all_seen and known[n_trained:].any():
-            self._learn(x[known])
+        if evidence.all_seen and len(errors):
+            self._learn(x)
+
+    def _scaled(self, rows: np.ndarray) -> np.ndarray:
+        """Return rows in units of the spread of each column."""
+        return np.clip((rows - self.middle) / self.spread, -FARTHEST, FARTHEST)
 
     def _learn(self, x: np.ndarray) -> None:
         """Take scaled rows as known."""
@@ -72,7 +74,7 @@ class Ignorance:
     def __call__(self, rows: np.ndarray) -> np.ndarray:
         """Return the spread of what is not known, (rows, outputs)."""
         starts = range(0, max(len(rows), 1), ROWS_AT_ONCE)
-        parts = [self._parts((rows[i : i + ROWS_AT_ONCE] - self.middle) / self.spread) for i in starts]
+        parts = [self._parts(self._scaled(rows[i : i + ROWS_AT_ONCE])) for i in starts]
         left = np.concatenate(parts)[:, None] ** self.power
         return self.unit * np.sqrt(left * self.variance)
 
@@ -115,6 +117,18 @@ def unlikelihood(squares: np.ndarray, known: np.ndarray, variance: np.ndarray) -
     """Return −log likelihood of each output's errors, up to a constant."""
     variance = np.maximum(variance, np.finfo(float).tiny)
     return np.sum(np.where(known, np.log(variance) + squares / variance, 0.0), axis=0) / 2
+
+
+def standardised(targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return targets less their mean over their spread, and the spread; NaN, not known, become the mean."""
+    known = np.isfinite(targets)
+    count = np.maximum(known.sum(axis=0), 1)
+    values = np.where(known, targets, 0.0)
+    unit = positive(np.abs(values).max(axis=0))  # squares of huge numbers are none
+    values = np.where(known, values / unit - (values / unit).sum(axis=0) / count, 0.0)
+    spread = np.sqrt((values**2).sum(axis=0) / count)
+    spread = np.where(spread > 1e-15, spread, 1.0)  # what remains after rounding of equal numbers
+    return values / spread, unit * spread
 
 
 def positive(spread: np.ndarray) -> np.ndarray:
