@@ -95,10 +95,10 @@ class Uncertain:
         aside, errors = None, np.zeros((0, n_outputs))
         if held_out is not None:
             aside = some_of(held_out, min(MOST_ASIDE, fewer(n_outputs)))
-            raw = evaluated(unseen, np.asarray(aside.inputs))
+            raw = evaluated(unseen, np.asarray(aside.inputs[:]))
             errors = np.clip(aside.target - self._from_raw(raw).reshape(aside.target.shape), -LARGEST, LARGEST)
         kept = [some_of(train, min(MOST_TRAINED, fewer(n_outputs))), *([] if aside is None else [aside])]
-        rows = np.concatenate([np.asarray(part.inputs, float)[:, : self._n_plain()] for part in kept])
+        rows = np.concatenate([np.asarray(part.inputs[:], float)[:, : self._n_plain()] for part in kept])
         self._evidence = Evidence(rows, np.concatenate([part.target for part in kept]), errors, not given)
 
     def _n_plain(self) -> int:

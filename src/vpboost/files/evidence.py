@@ -24,10 +24,8 @@ def conformity_from(reader: Reader, n_outputs: int) -> Conformity | None:
     reader.require(scores.dtype == np.float64, f"has scores of type {scores.dtype}")
     reader.require(len(scores) > 0 and not (scores < 0).any(), "has scores that are negative, or none")
     reader.require(not np.isinf(scores).any(), "has scores that are infinite")
-    weight, scale = (
-        reader.doubles("conformity.weight", (len(scores),)),
-        reader.doubles("conformity.scale", (n_outputs,)),
-    )
+    weight = reader.doubles("conformity.weight", (len(scores),))
+    scale = reader.doubles("conformity.scale", (n_outputs,))
     sound = bool((weight >= 0).all()) and 0 < weight.max() < HUGE
     reader.require(sound, "has weights of scores that make no sense")
     reader.require(bool((scale >= TINY).all()), "has scales of scores that are not positive, or tiny")
@@ -53,8 +51,7 @@ def evidence_from(reader: Reader, n_columns: int, n_outputs: int, most_rows: int
     fit = len(errors) < len(rows) <= most_rows
     reader.require(fit, f"has {len(rows)} rows of its fit, {len(errors)} of them set aside")
     double = targets.dtype == errors.dtype == np.float64
-    small = double and not any(
-        (np.abs(part) > most).any() for part, most in ((rows, FARTHEST), (targets, HUGE), (errors, HUGE))
-    )
+    limits = (rows, FARTHEST), (targets, HUGE), (errors, HUGE)
+    small = double and not any((np.abs(part) > most).any() for part, most in limits)
     reader.require(bool(small), "has rows of its fit with numbers that make no sense")
     return Evidence(rows, targets, errors, seen)

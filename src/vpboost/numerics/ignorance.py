@@ -12,15 +12,14 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import cho_factor, solve_triangular
 
-from ..predictor import FARTHEST
 from .lengths import START, likeliest_process
 
 #: The powers, and parts of the errors' mean square that are noise, of which the likeliest are chosen. A power of one
 #: is the likeliest beforehand, one of 2 or 1/2 a spread away.
 POWERS = np.exp2(np.linspace(-2, 4, 25))
 SHARES = np.array([0.0, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0])
-#: No part v is smaller.
-LEAST = 1e-12
+#: No part v is smaller; no row is farther away, in spreads.
+LEAST, FARTHEST = 1e-12, 1e6
 #: Rows whose variances are computed side by side.
 ROWS_AT_ONCE = 4096
 
