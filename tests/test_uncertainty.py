@@ -13,7 +13,16 @@ from vpboost import ModelFileError, VPBoostRegressor, load_model
 from vpboost.estimators.loading import from_bytes
 from vpboost.estimators.uncertainty import MOST_COLUMNS
 from vpboost.files.container import pack, unpack
-from vpboost.numerics.ignorance import POWERS, SHARES, Evidence, Ignorance, likeliest_noise, matern, standardised
+from vpboost.numerics.ignorance import (
+    FACTORS,
+    POWERS,
+    SHARES,
+    Evidence,
+    Ignorance,
+    likeliest_noise,
+    matern,
+    standardised,
+)
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-1, 1, size=(120, 2))
@@ -52,14 +61,18 @@ def test_the_posterior_is_that_of_gaussian_process_regression(n_aside):
     test = RNG.uniform(-3, 3, size=(40, 2))
     dense = GaussianProcessRegressor(Matern(lengths, nu=2.5), alpha=found.nugget, optimizer=None).fit(X, X[:, 0])
     v = dense.predict(test, return_std=True)[1] ** 2
+    shift = y[:n].mean(axis=0)
+    kernel = Matern(lengths, nu=2.5)
+    mean = shift + kernel(test, X) @ np.linalg.solve(kernel(X) + found.nugget * np.eye(len(X)), y - shift)
+    gaps = RNG.normal(size=(40, 2))
     scaled = (y[:n] - y[:n].mean(axis=0)) / y[:n].std(axis=0)
     inverse = np.linalg.inv(Matern(lengths, nu=2.5)(X[:n]) + found.nugget * np.eye(n))
     variance = np.einsum("ik,ij,jk->k", scaled, inverse, scaled) / n
     np.testing.assert_allclose(found.variance, variance, rtol=1e-5)
-    expected = np.sqrt(v[:, None] ** found.power * variance) * y[:n].std(axis=0)
-    np.testing.assert_allclose(found(test), expected, rtol=1e-3, atol=1e-6 * expected.max())
+    expected = np.sqrt(v[:, None] ** found.power * variance * y[:n].var(axis=0) + found.factor * gaps**2)
+    np.testing.assert_allclose(found(test, mean + gaps), expected, rtol=1e-3, atol=1e-5 * expected.max())
     if not n_aside:
-        assert found.power == 1
+        assert found.power == found.factor == 1
         np.testing.assert_allclose(found.noise_of_outputs, y.std(axis=0) * np.sqrt(found.nugget * variance), rtol=1e-5)
 
 
@@ -67,33 +80,38 @@ def test_rows_that_the_model_has_not_seen_leave_it_ignorant():
     y, errors = smooth(X)[:, None], 0.01 * RNG.normal(size=(60, 1))
     order = np.argsort(X[:, 0])  # those set aside are on the right
     known, unknown = (Ignorance(Evidence(X[order], y[order], errors, seen)) for seen in (True, False))
-    assert (unknown(X[order][-40:]) > 2 * known(X[order][-40:])).mean() > 0.9
+    rows, truth = X[order][-40:], y[order][-40:]
+    assert (unknown(rows, truth) > 2 * known(rows, truth)).mean() > 0.9
     np.testing.assert_array_equal(known.noise, unknown.noise)
 
 
-@settings(max_examples=20)
-@given(st.integers(0, 1000), st.sampled_from([0.3, 1.0, 3.0]), st.sampled_from([0.0, 0.3]))
-def test_noise_and_power_are_the_likeliest(seed, power, noise):
+@settings(max_examples=8, deadline=None)
+@given(st.integers(0, 1000), st.sampled_from([0.3, 1.0, 3.0]), st.sampled_from([0.0, 0.3]), st.sampled_from([0, 1]))
+def test_noise_and_power_are_the_likeliest(seed, power, noise, factor):
     rng = np.random.default_rng(seed)
-    parts, variance = rng.uniform(1e-3, 1, size=50), np.array([1.0, 4.0])
-    errors = rng.normal(size=(50, 2)) * np.sqrt(noise**2 + variance * parts[:, None] ** power)
+    parts, variance, gaps = rng.uniform(1e-3, 1, size=50), np.array([1.0, 4.0]), rng.normal(size=(50, 2))
+    errors = rng.normal(size=(50, 2)) * np.sqrt(noise**2 + variance * parts[:, None] ** power + factor * gaps**2)
     errors[:5, 0] = np.nan
-    found, likeliest = likeliest_noise(errors, parts, variance)
+    found, *likeliest = likeliest_noise(errors, parts, gaps, variance)
 
-    def unlikelihood(k, share, p):
+    def unlikelihood(k, share, p, c):
         square = np.nanmean(errors[:, k] ** 2)
-        total = share * square + variance[k] * parts**p
-        return -np.nansum(-0.5 * np.log(2 * np.pi * total) - errors[:, k] ** 2 / (2 * total)), np.sqrt(share * square)
+        total = share * square + variance[k] * parts**p + c * gaps[:, k] ** 2
+        density = -0.5 * np.log(2 * np.pi * total) - errors[:, k] ** 2 / (2 * total)
+        return -np.nansum(density), np.sqrt(share * square)
 
-    every = {p: [min(unlikelihood(k, share, p) for share in SHARES) for k in (0, 1)] for p in POWERS}
-    best = min(POWERS, key=lambda p: every[p][0][0] + every[p][1][0] + np.log2(p) ** 2 / 2)
-    assert likeliest == best
+    every = {
+        (p, c): [min(unlikelihood(k, share, p, c) for share in SHARES) for k in (0, 1)] for p in POWERS for c in FACTORS
+    }
+    best = min(every, key=lambda pair: every[pair][0][0] + every[pair][1][0] + np.log2(pair[0]) ** 2 / 2)
+    assert tuple(likeliest) == best
     np.testing.assert_allclose(found, [every[best][k][1] for k in (0, 1)])
 
 
 def test_targets_of_any_size_are_standardised():
     y = np.array([[1e300, 3.0, 7.0], [-1e300, np.nan, 7.0], [1e299, 5.0, 7.0]])
-    scaled, unit = standardised(y)
+    scaled, mean, unit = standardised(y, 3)
+    np.testing.assert_allclose(mean, [1e299 / 3, 4.0, 7.0])
     np.testing.assert_allclose(unit, [1e300 * np.std([1, -1, 0.1]), 1.0, 7.0])
     np.testing.assert_allclose(scaled[:, 1:], [[-1, 0], [0, 0], [1, 0]])
     np.testing.assert_allclose([scaled[:, 0].mean(), scaled[:, 0].std()], [0, 1], atol=1e-12)
@@ -107,7 +125,6 @@ def test_ignorance_grows_away_from_the_data(model):
     far = model.predict_uncertainty([[2.0, 0.0], [3.0, 3.0], [30.0, -30.0]])
     assert far.ignorance[0] > 10 * np.median(near.ignorance)
     assert (np.diff(far.ignorance) > 0).all()
-    assert far.ignorance[-1] < 30  # that of functions like this one
 
 
 def test_ignorance_is_larger_in_a_gap():

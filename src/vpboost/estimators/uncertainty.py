@@ -46,9 +46,9 @@ class Uncertain:
         """Return predictions with the spreads of noise and of ignorance, each of the shape that ``predict`` returns.
 
         *Noise* is what more data would not reduce, *ignorance* what they would: it is small among training data and
-        grows away from them, up to the spread of functions like this one. It is that of a Gaussian process through 600
-        rows of the fit at the most, scaled by the errors for rows that were set aside, of which noise is the other
-        part. The variance of ``y`` around the prediction is the sum of both squares.
+        grows away from them. It is what a Gaussian process through 600 rows of the fit at the most leaves open, and how
+        far its mean is from the prediction, scaled by the errors for rows that were set aside, of which noise is the
+        other part. The variance of ``y`` around the prediction is the sum of both squares.
 
         Parameters
         ----------
@@ -83,7 +83,7 @@ class Uncertain:
         raw = self._raw_of(encoded)
         mean, predicted = self._from_raw(raw).reshape(len(raw), -1), self._sigma(raw)
         noise = np.broadcast_to(self._ignorance.noise_of_outputs, mean.shape) if predicted is None else predicted
-        ignorance = self._ignorance(encoded[:, : self._evidence.rows.shape[1]])
+        ignorance = self._ignorance(encoded[:, : self._evidence.rows.shape[1]], mean)
         return Uncertainty(*(self._plain(np.array(part)) for part in (mean, noise, ignorance)))
 
     def _note(self, train: Part, held_out: Part | None, unseen: Ensemble, given: bool) -> None:
