@@ -24,6 +24,8 @@ FACTORS = np.array([1.0, 0.3, 0.1, 0.0])
 SHARES = np.array([0.0, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0])
 #: No part v is smaller; no row is farther away, in spreads.
 LEAST, FARTHEST = 1e-12, 1e6
+#: Outputs whose errors tell p and c, at the most.
+MOST_OUTPUTS = 32
 #: Rows whose variances are computed side by side.
 ROWS_AT_ONCE = 4096
 
@@ -118,14 +120,18 @@ def likeliest_noise(
     known = np.isfinite(errors)
     squares = np.where(known, errors, 0.0) ** 2
     mean = squares.sum(axis=0) / np.maximum(known.sum(axis=0), 1)
-    gaps, best, chosen = np.where(known, gaps, 0.0), np.inf, (np.sqrt(mean), 1.0, 1.0)
-    for power, factor in product(POWERS.tolist(), FACTORS.tolist()):
-        left = unknown(parts, gaps, variance, power, factor)
-        value = np.array([unlikelihood(squares, known, share * mean + left) for share in SHARES])
-        total = value.min(axis=0).sum() + np.log2(power) ** 2 / 2
-        if total < best:
-            best, chosen = total, (np.sqrt(SHARES[value.argmin(axis=0)] * mean), power, factor)
-    return chosen
+    gaps = np.where(known, gaps, 0.0)
+
+    def by_share(power: float, factor: float, of: slice) -> np.ndarray:
+        left = unknown(parts, gaps[:, of], variance[of], power, factor)
+        return np.array([unlikelihood(squares[:, of], known[:, of], share * mean[of] + left) for share in SHARES])
+
+    def total(pair: tuple[float, float]) -> float:
+        return by_share(*pair, slice(None, None, every)).min(axis=0).sum() + np.log2(pair[0]) ** 2 / 2
+
+    every = -(-errors.shape[1] // MOST_OUTPUTS)
+    power, factor = min(product(POWERS.tolist(), FACTORS.tolist()), key=total)
+    return np.sqrt(SHARES[by_share(power, factor, slice(None)).argmin(axis=0)] * mean), power, factor
 
 
 def unlikelihood(squares: np.ndarray, known: np.ndarray, variance: np.ndarray) -> np.ndarray:
