@@ -77,6 +77,7 @@ def test_scores_that_are_not_known_do_not_count():
     known = Conformity(np.array([[1.0, 2.0], [3.0, np.nan], [2.0, 1.0], [5.0, 4.0]]), np.ones(4), np.ones(2))
     np.testing.assert_array_equal(known.quantiles(0.5), [3.0, 2.0])
     assert known.fewest() == 3
+    assert known.fewest(simultaneous=True) == 3
     assert known.common_quantiles(0.5).tolist() == [2.0, 2.0]  # of 2, 2 and 5
     np.testing.assert_allclose(spread_of(known.scores, np.ones(2)), [np.sqrt(39 / 4), np.sqrt(21 / 3)])
 
@@ -175,10 +176,10 @@ def test_folds_are_fitted_with_what_the_race_decided():
     X, y = law(60, np.random.default_rng(3))
     model = VPBoostRegressor(n_estimators=2, max_steps=2, engine="numpy", featurizer="rbf", warm_start=True).fit(X, y)
     assert model.race_
-    (_, other, raw), *_ = model._by_others(X, y, y[:, None], None, 2)
+    (test, other), *_ = model._by_others(X, y, y[:, None], None, 2)
     assert not other.race_
     assert other.profile_._replace(rounds=0) == model.profile_._replace(rounds=0)
-    assert raw.shape == (30, 1)
+    assert len(test) == 30
 
 
 def test_weights_of_rows_count():

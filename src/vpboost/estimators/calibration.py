@@ -34,7 +34,7 @@ class Calibrating:
     featurizer: Any
     _known_inputs: Callable[[Any], Any]
     _check_target: Callable[..., np.ndarray]
-    _scores: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    _scores: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
     _heed: Callable[[np.ndarray, np.ndarray, np.ndarray], None]
     _raw_of: Callable[[np.ndarray], np.ndarray]
     input_encoder_: InputEncoder
@@ -83,14 +83,18 @@ class Calibrating:
         weight = Checks._check_weight(self, sample_weight, y, len(target), "sample_weight")  # type: ignore[arg-type]
         rows = evenly_spaced(np.flatnonzero(weight > 0), MOST_ROWS)
         if cv is None:
-            raw = self._raw_of(self.input_encoder_.transform(take(inputs, rows))) * self._temperature
-            self._calibrate_by(target[rows], self._scores(target[rows], raw), raw, weight[rows])
+            encoded = self.input_encoder_.transform(take(inputs, rows))
+            raw = self._raw_of(encoded) * self._temperature
+            self._require_one_each(raw)
+            self._calibrate_by(target[rows], self._scores(target[rows], encoded, raw), raw, weight[rows])
             return self
         check_count("cv", cv, 2)
-        found = [
-            (test, model._scores(target[test], raw), raw)
-            for test, model, raw in self._by_others(X, y, target, sample_weight, cv)
-        ]
+        self._require_one_each(self._raw_of(self.input_encoder_.transform(take(inputs, rows[:1]))))
+        found = []
+        for test, model in self._by_others(X, y, target, sample_weight, cv):
+            encoded = model.input_encoder_.transform(model._known_inputs(_safe_indexing(X, test)))
+            raw = model._raw_of(encoded)
+            found.append((test, model._scores(target[test], encoded, raw), raw))
         test, scores, raw = (np.concatenate(part) for part in zip(*found, strict=True))
         kept = evenly_spaced(np.flatnonzero(weight[test] > 0), MOST_ROWS)
         self._calibrate_by(target[test[kept]], scores[kept], raw[kept], weight[test[kept]])
@@ -98,8 +102,8 @@ class Calibrating:
 
     def _by_others(
         self, X: Any, y: Any, target: np.ndarray, sample_weight: Any, cv: int
-    ) -> Iterator[tuple[np.ndarray, Any, np.ndarray]]:
-        """Yield parts of the rows, models with these settings that have not seen them, and their raw predictions."""
+    ) -> Iterator[tuple[np.ndarray, Any]]:
+        """Yield parts of the rows, and models with these settings that have not seen them."""
         if cv > len(target):
             raise ValueError(f"cv must be at most the number of rows, {len(target)}, got {cv}")
         if self._is_classifier and np.unique(target, return_counts=True)[1].min() < 2:
@@ -108,8 +112,7 @@ class Calibrating:
         for train, test in folds.split(np.zeros(len(target)), target if self._is_classifier else None):
             weight = None if sample_weight is None else np.asarray(sample_weight)[train]
             model = clone(self).set_params(**self._settled(), callbacks=None, verbose=0, warm_start=False)
-            model.fit(_safe_indexing(X, train), _safe_indexing(y, train), weight)
-            yield test, model, model._raw(_safe_indexing(X, test))
+            yield test, model.fit(_safe_indexing(X, train), _safe_indexing(y, train), weight)
 
     def _settled(self) -> dict[str, Any]:
         """Return what the race has decided, as parameters of another fit."""
@@ -135,7 +138,11 @@ class Calibrating:
         most, scores, weights = -(-MOST_OF_FIT // max(len(known), 1)), [], []
         for part, ensemble in known:
             some = part.take(evenly_spaced(np.arange(part.n_rows), most)) if part.n_rows > most else part
-            scores.append(self._scores(some.target, evaluated(ensemble, np.asarray(some.inputs[:]))))
+            encoded = np.asarray(some.inputs[:])
+            raw = evaluated(ensemble, encoded)
+            if not self._one_each(raw):
+                return
+            scores.append(self._scores(some.target, encoded, raw))
             weights.append(some.weight)
         if known:
             found, weight = few_enough(np.concatenate(scores), np.concatenate(weights))
@@ -144,7 +151,15 @@ class Calibrating:
     def _note(self, train: Part, held_out: Part | None, unseen: Ensemble, given: bool) -> None:
         """Keep what else a fit tells about its errors: nothing."""
 
-    def _known_conformity(self, coverage: Any) -> Conformity:
+    def _one_each(self, raw: np.ndarray) -> bool:
+        """Say whether there is one prediction for each target."""
+        return True
+
+    def _require_one_each(self, raw: np.ndarray) -> None:
+        if not self._one_each(raw):
+            raise ValueError("calibrate needs one prediction for each target; this model makes several")
+
+    def _known_conformity(self, coverage: Any, simultaneous: bool = False) -> Conformity:
         """Return the scores, of which there are enough for this coverage."""
         check_is_fitted(self)
         check_between("coverage", coverage, 0, 1, "in (0, 1)")
@@ -154,10 +169,11 @@ class Calibrating:
                 f"the fit has set no rows aside to know its errors by; call calibrate(X, y) with {needed} rows or more "
                 "that it has not seen, or calibrate(X, y, cv=5) with those that it has"
             )
-        if found.fewest() < needed:
+        n = found.fewest(simultaneous)
+        if n < needed:
             raise ValueError(
                 f"coverage={coverage:g} needs the errors of {needed} rows that were not trained on, known are those of "
-                f"{found.fewest()}; call calibrate(X, y) with {needed} rows or more, or calibrate(X, y, cv=5) with "
+                f"{n}; call calibrate(X, y) with {needed} rows or more, or calibrate(X, y, cv=5) with "
                 "those of the fit"
             )
         return found

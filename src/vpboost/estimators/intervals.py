@@ -6,6 +6,9 @@ from typing import Any
 import numpy as np
 
 from ..numerics.conformal import Conformity
+from ..numerics.rows import MANY_ROWS, chunks
+from ..tables.encoder import InputEncoder
+from ..tables.frames import Table
 from ..tables.scaling import TargetScaler
 
 
@@ -14,10 +17,12 @@ class Intervals:
 
     target_scaler_: TargetScaler
     n_outputs_: int
-    _raw: Callable[[Any], np.ndarray]
+    input_encoder_: InputEncoder
+    _raw_of: Callable[[np.ndarray], np.ndarray]
+    _known_inputs: Callable[[Any], Any]
     _plain: Callable[[np.ndarray], np.ndarray]
     _from_raw: Callable[[np.ndarray], np.ndarray]
-    _known_conformity: Callable[[Any], Conformity]
+    _known_conformity: Callable[..., Conformity]
 
     def predict_interval(self, X: Any, coverage: float = 0.9, simultaneous: bool = False) -> tuple:
         """Return intervals that hold the true ``y`` of a part ``coverage`` of rows like those of training.
@@ -55,26 +60,37 @@ class Intervals:
         """
         if not isinstance(simultaneous, bool | np.bool_):
             raise ValueError(f"simultaneous must be True or False, got {simultaneous!r}")
-        known = self._known_conformity(coverage)
+        known = self._known_conformity(coverage, simultaneous)
         most = known.common_quantiles(coverage) if simultaneous else known.quantiles(coverage)
-        raw = self._raw(X)
-        centre, sigma = self._from_raw(raw).reshape(len(raw), -1), self._sigma(raw)
-        with np.errstate(over="ignore"):
-            width = most * (1.0 if sigma is None else sigma)
-            low, high = centre - width, centre + width
+        inputs = self._known_inputs(X)
+        several = inputs.shape[0] > MANY_ROWS and not isinstance(inputs, Table)
+        found = [self._bounds(part, most) for part in (chunks(inputs, MANY_ROWS) if several else [inputs])]
+        low, high = (np.concatenate(part) for part in zip(*found, strict=True))
         if self.target_scaler_.kind == "log":  # no target is negative
             low = np.maximum(low, 0.0)
         return self._plain(low), self._plain(high)
 
-    def _sigma(self, raw: np.ndarray) -> np.ndarray | None:
+    def _bounds(self, inputs: Any, most: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return intervals of checked inputs, where scores are so large at the most."""
+        encoded = self.input_encoder_.transform(inputs)
+        raw = self._raw_of(encoded)
+        centre, sigma = self._from_raw(raw).reshape(len(raw), -1), self._sigma(encoded, raw)
+        with np.errstate(over="ignore"):
+            width = most * (1.0 if sigma is None else sigma)
+            return centre - width, centre + width
+
+    def _sigma(self, encoded: np.ndarray, raw: np.ndarray) -> np.ndarray | None:
         """Return the spread of targets that the model predicts, (rows, outputs) in the user's units; None if none."""
         return None
 
-    def _scores(self, target: np.ndarray, raw: np.ndarray) -> np.ndarray:
+    def _one_each(self, raw: np.ndarray) -> bool:
+        return self._from_raw(raw[:1]).size == self.n_outputs_
+
+    def _scores(self, target: np.ndarray, encoded: np.ndarray, raw: np.ndarray) -> np.ndarray:
         """Return the sizes of errors, in units of the predicted spread if there is one."""
         with np.errstate(over="ignore"):
             error = np.abs(target - self._from_raw(raw).reshape(target.shape))
-            sigma = self._sigma(raw)
+            sigma = self._sigma(encoded, raw)
             return np.minimum(error if sigma is None else error / sigma, np.finfo(float).max)
 
     def _typical(self) -> np.ndarray:

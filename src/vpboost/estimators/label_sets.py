@@ -23,7 +23,7 @@ class LabelSets:
     _with_first: bool
     _raw: Callable[[Any], np.ndarray]
     _keep: Callable[..., None]
-    _known_conformity: Callable[[Any], Conformity]
+    _known_conformity: Callable[..., Conformity]
     _temperature: float  #: what logits are divided by
 
     def predict_set(self, X: Any, coverage: float = 0.9) -> np.ndarray:
@@ -58,7 +58,7 @@ class LabelSets:
         # before the temperature, which has seen the rows that the scores are of
         return 1 - probabilities(self._raw(X) * self._temperature) <= most
 
-    def _scores(self, target: np.ndarray, raw: np.ndarray) -> np.ndarray:
+    def _scores(self, target: np.ndarray, encoded: np.ndarray, raw: np.ndarray) -> np.ndarray:
         """Return how improbable the true class was."""
         return 1 - np.take_along_axis(probabilities(raw), target[:, None].astype(int), axis=1)
 

@@ -36,7 +36,8 @@ class Uncertain:
     input_encoder_: InputEncoder
     _raw_of: Callable[[np.ndarray], np.ndarray]
     _plain: Callable[[np.ndarray], np.ndarray]
-    _sigma: Callable[[np.ndarray], np.ndarray | None]
+    _sigma: Callable[[np.ndarray, np.ndarray], np.ndarray | None]
+    _one_each: Callable[[np.ndarray], bool]
     _from_raw: Callable[[np.ndarray], np.ndarray]
     _known_inputs: Callable[[Any], Any]
     _evidence: Evidence | None = None  #: None where there are too many columns, or in files of earlier versions
@@ -81,7 +82,7 @@ class Uncertain:
             self._ignorance = Ignorance(self._evidence)
         encoded = self.input_encoder_.transform(self._known_inputs(X))
         raw = self._raw_of(encoded)
-        mean, predicted = self._from_raw(raw).reshape(len(raw), -1), self._sigma(raw)
+        mean, predicted = self._from_raw(raw).reshape(len(raw), -1), self._sigma(encoded, raw)
         noise = np.broadcast_to(self._ignorance.noise_of_outputs, mean.shape) if predicted is None else predicted
         ignorance = self._ignorance(encoded[:, : self._evidence.rows.shape[1]], mean)
         return Uncertainty(*(self._plain(np.array(part)) for part in (mean, noise, ignorance)))
@@ -96,6 +97,8 @@ class Uncertain:
         if held_out is not None:
             aside = some_of(held_out, min(MOST_ASIDE, fewer(n_outputs)))
             raw = evaluated(unseen, np.asarray(aside.inputs[:]))
+            if not self._one_each(raw):
+                return
             errors = np.clip(aside.target - self._from_raw(raw).reshape(aside.target.shape), -LARGEST, LARGEST)
         kept = [some_of(train, min(MOST_TRAINED, fewer(n_outputs))), *([] if aside is None else [aside])]
         rows = np.concatenate([np.asarray(part.inputs[:], float)[:, : self._n_plain()] for part in kept])

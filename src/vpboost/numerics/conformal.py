@@ -31,9 +31,10 @@ class Conformity(NamedTuple):
             largest = np.max(self.scores / self.scale, axis=1)
         return conformal_quantile(largest, coverage, self.weight) * self.scale
 
-    def fewest(self) -> int:
-        """Return the number of scores of the output that has the fewest."""
-        return int(np.sum(~np.isnan(self.scores) & (self.weight > 0)[:, None], axis=0).min(initial=len(self.scores)))
+    def fewest(self, simultaneous: bool = False) -> int:
+        """Return the number of scores of the output that has the fewest, or of rows that have all of them."""
+        known = ~np.isnan(self.scores) & (self.weight > 0)[:, None]
+        return int(known.all(axis=1).sum() if simultaneous else known.sum(axis=0).min())
 
 
 def conformal_quantile(scores: Any, coverage: float, weight: Any = None) -> float:
