@@ -10,6 +10,7 @@ minimum.
 import argparse
 import time
 import warnings
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -45,9 +46,9 @@ def process() -> Any:
     return GaussianProcessRegressor(kernel, normalize_y=True, n_restarts_optimizer=2, random_state=0)
 
 
-def boosted() -> Any:
-    # every row counts: none is set aside; bumps suit functions that are flat far away from what is known of them
-    return VPBoostRegressor(featurizer="rbf", n_estimators=30, learning_rate=0.3, early_stopping_rounds=None)
+def boosted(featurizer: str) -> Any:
+    # every row counts: none is set aside
+    return VPBoostRegressor(featurizer=featurizer, n_estimators=30, learning_rate=0.3, early_stopping_rounds=None)
 
 
 def improvement(model: Any, x: np.ndarray, best: float) -> np.ndarray:
@@ -81,11 +82,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--first", type=int, default=0, help="seed of the first run")
+    parser.add_argument("--featurizer", default="rbf", help="bumps, by default; Hartmann's function is a sum of some")
     options = parser.parse_args()
     warnings.simplefilter("ignore", ConvergenceWarning)
     found: dict[str, list[float]] = {"Gaussian process": [], "vpboost": []}
     for seed in range(options.first, options.first + options.runs):
-        for (name, regrets), make in zip(found.items(), (process, boosted), strict=True):
+        for (name, regrets), make in zip(found.items(), (process, partial(boosted, options.featurizer)), strict=True):
             began = time.perf_counter()
             regrets.append(regret(make, seed))
             print(f"run {seed}, {name}: regret {regrets[-1]:.4f} ({time.perf_counter() - began:.0f} s)", flush=True)

@@ -163,6 +163,7 @@ def test_calibration_by_folds():
     model = VPBoostRegressor(**QUICK).fit(X[:40], y[:40])
     model.calibrate(X, y, np.ones(60), cv=3)
     assert len(model._conformity.scores) == 60
+    assert "early_stopping_rounds" not in model._settled()  # of 40 rows, none were set aside
     test, truth = law(2000, np.random.default_rng(4))
     low, high = model.predict_interval(test, 0.8)
     assert abs(np.mean((low <= truth) & (truth <= high)) - 0.8) < 0.15
@@ -232,8 +233,9 @@ def test_errors_say_what_to_do(regressor, classifier):
             regressor.calibrate(X, y, cv=bad)
     with pytest.raises(ValueError, match="cv must be at most the number of rows, 40, got 41"):
         regressor.calibrate(X, y, cv=41)
-    with pytest.raises(ValueError, match="two rows of every class"):
-        classifier.calibrate(X, np.r_[0, 1, [2] * 38], cv=2)
+    for labels in (np.r_[0, 1, [2] * 38], np.arange(40) % 2):
+        with pytest.raises(ValueError, match="two rows of every class"):
+            classifier.calibrate(X, labels, cv=2)
     with pytest.raises(ValueError, match="sample_weight must be non-negative"):
         regressor.calibrate(X, y, -np.ones(40))
 

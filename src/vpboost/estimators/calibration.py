@@ -32,6 +32,8 @@ class Calibrating:
     profile_: Profile
     seed_: int
     featurizer: Any
+    classes_: np.ndarray
+    evals_result_: dict[str, list[float]]
     _known_inputs: Callable[[Any], Any]
     _check_target: Callable[..., np.ndarray]
     _scores: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
@@ -57,7 +59,7 @@ class Calibrating:
             Non-negative weights: how much each row counts in the law that later rows come from.
         cv : int, optional
             Fit so many models with the same settings, each without one part of the rows, and go by their predictions
-            for these parts: for data so few that none can be spared. Coverage is then right about, not exactly (the
+            for these parts: for data so few that none can be spared. Coverage is then about right, not exact (the
             model itself has learnt from more rows).
 
         Returns
@@ -106,7 +108,7 @@ class Calibrating:
         """Yield parts of the rows, and models with these settings that have not seen them."""
         if cv > len(target):
             raise ValueError(f"cv must be at most the number of rows, {len(target)}, got {cv}")
-        if self._is_classifier and np.unique(target, return_counts=True)[1].min() < 2:
+        if self._is_classifier and np.bincount(target, minlength=len(self.classes_)).min() < 2:
             raise ValueError("cv needs two rows of every class at least, so that no part of the rows has all of one")
         folds = (StratifiedKFold if self._is_classifier else KFold)(cv, shuffle=True, random_state=self.seed_ % 2**32)
         for train, test in folds.split(np.zeros(len(target)), target if self._is_classifier else None):
@@ -119,6 +121,8 @@ class Calibrating:
         known = self.profile_.parameters()
         if not isinstance(self.featurizer, str) or not takes(self.featurizer, "weight_scale"):
             known.pop("weight_scale", None)
+        if not self.evals_result_["validation"]:
+            known.pop("early_stopping_rounds")  # so few rows that none were set aside
         return {name: value for name, value in known.items() if name == "activation" or is_auto(getattr(self, name))}
 
     def _calibrate_by(self, target: np.ndarray, scores: np.ndarray, raw: np.ndarray, weight: np.ndarray) -> None:
