@@ -367,8 +367,6 @@ def test_errors_name_the_parameter():
     ]:
         with pytest.raises(ValueError, match=message):
             VPBoostRegressor(**QUICK, distribution=family).fit(X, target)
-    with pytest.raises(ValueError, match="predict_dist needs a distribution"):
-        VPBoostRegressor(**QUICK, n_chains=1).fit(X, y).predict_dist(X)
     with pytest.raises(ValueError, match="df must be more than 2"):
         losses.StudentTLikelihood(1.0)
     with pytest.raises(TypeError, match="function must be callable"):
@@ -376,3 +374,50 @@ def test_errors_name_the_parameter():
     with pytest.raises(ValueError, match="must return a scalar"):
         VPBoostRegressor(**QUICK, distribution=losses.CustomLikelihood(lambda p, t: p, 2)).fit(X, y)
     assert clone(VPBoostRegressor(distribution="gamma")).distribution == "gamma"
+
+
+def test_without_a_distribution_the_law_is_normal_around_the_prediction():
+    X, y, _ = made("normal", n=120)
+    model = VPBoostRegressor(**QUICK, n_chains=1).fit(X, y)
+    law, (mean, std) = model.predict_dist(X), model.predict(X, return_std=True)
+    assert isinstance(law, distributions.Normal)
+    np.testing.assert_allclose(law.mean(), model.predict(X), rtol=1e-6)
+    np.testing.assert_array_equal([law.mean(), law.std()], [mean, std])
+
+
+def test_intervals_are_as_wide_as_the_predicted_spread_says(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, size=(1200, 1))
+    sigma = np.where(X[:, 0] > 0, 1.0, 0.1)
+    y = 2 * X[:, 0] + sigma * rng.normal(size=1200)
+    fit, new = slice(0, 500), slice(500, None)
+    model = VPBoostRegressor(**QUICK, distribution="normal", random_state=0).fit(X[fit], y[fit])
+    low, high = model.predict_interval(X[new], 0.9)
+    within, wide = (low <= y[new]) & (y[new] <= high), X[new, 0] > 0
+    assert abs(within.mean() - 0.9) < 0.04
+    assert abs(within[wide].mean() - 0.9) < 0.06, "where there is more noise as well"
+    assert 4 < np.mean((high - low)[wide]) / np.mean((high - low)[~wide]) < 15
+    _, noise, _ = model.predict_uncertainty(X[new])
+    np.testing.assert_allclose(noise, model.predict_dist(X[new]).std())
+    model.save_model(tmp_path / "model")
+    np.testing.assert_allclose(load_model(tmp_path / "model").predict_interval(X[new], 0.9), [low, high])
+    plain = model.set_params(distribution=None).fit(X[fit], y[fit])  # nothing of the earlier fit is left
+    assert np.ptp(np.subtract(*plain.predict_interval(X[new], 0.9))) < 1e-9
+
+
+def test_the_mean_of_a_lognormal_law_is_what_predictions_are_about():
+    X, y, _ = made("lognormal", n=150)
+    model = VPBoostRegressor(**QUICK, distribution="lognormal").fit(X, y)
+    np.testing.assert_allclose(model.predict(X), model.predict_uncertainty(X).mean)
+    low, high = model.predict_interval(X, 0.8)
+    assert (low >= 0).all()
+    assert ((low <= model.predict(X)) & (model.predict(X) <= high)).all()
+
+
+def test_scores_of_huge_counts_take_no_longer():
+    law = distributions.NegativeBinomial(np.array([1e7, 5.0]), np.array([3.0, 2.0]))
+    gamma = distributions.Gamma(np.array([1e7]), np.array([3.0]))  # nearly the same law
+    y = np.array([8e6, 4.0])
+    np.testing.assert_allclose(law.crps(y)[0], gamma.crps(y[:1])[0], rtol=1e-3)
+    exact = sum((law.cdf(k)[1] - (k >= 4)) ** 2 for k in range(200))
+    np.testing.assert_allclose(law.crps(y)[1], exact, rtol=1e-6)

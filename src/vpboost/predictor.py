@@ -154,6 +154,8 @@ def mean_of_chains(content, arrays):
     constant, weights = np.mean(constants, axis=0), parts["weights"] / n_chains
     if content["dtype"] == "float32":  # rounded as the estimator's own
         constant, weights = (array.astype(np.float32).astype(float) for array in (constant, weights))
+    if "temperature" in content:
+        constant, weights = constant / content["temperature"], weights / content["temperature"]
     theta = {name.removeprefix("theta."): array for name, array in parts.items() if name != "weights"}
     return constant, weights, theta
 

@@ -179,6 +179,14 @@ def averaged(ensembles: Sequence[Ensemble]) -> Ensemble:
         return Ensemble(constant, eqx.combine(featurizers, structure), share)
 
 
+def divided(ensemble: Ensemble, divisor: float) -> Ensemble:
+    """Return an ensemble that predicts 1/divisor of what this one does."""
+    with jax.enable_x64(ensemble.constant.dtype == jnp.float64):
+        parts = [np.asarray(part) for part in (ensemble.constant, ensemble.weights)]
+        constant, weights = (jax.device_put((part.astype(float) / divisor).astype(part.dtype)) for part in parts)
+        return Ensemble(constant, ensemble.featurizers, weights)
+
+
 # Stacking and cutting are left to NumPy where it can: JAX would compile a program for every shape.
 
 

@@ -11,13 +11,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..callbacks import Checkpoint, EarlyStopping, Progress, ProgressDisplay, ends_fit
 from ..core.data import SAMPLE_ROWS, evenly_spaced
-from ..core.ensemble import Ensemble, averaged
+from ..core.ensemble import Ensemble, averaged, divided
 from ..core.records import Boosted, Record
 from ..engine import forget_programs_if_many
 from ..files.checkpoint import CheckpointError, read_facts
 from ..numerics.rows import MANY_ROWS, chunks
 from ..tables.frames import Table
 from ..tables.scaling import TargetScaler
+from .calibration import Calibrating
 from .chains import Chain, Chains, best_of, score_of
 from .derivatives import Differentiable
 from .parts import Part, merged
@@ -33,7 +34,7 @@ from .slopes import check_slopes
 NOTHING = 1e-5
 
 
-class BaseVPBoost(Differentiable, Chains):
+class BaseVPBoost(Differentiable, Calibrating, Chains):
     """What regressor and classifier share."""
 
     boosted_: Boosted  #: the first chain
@@ -234,6 +235,7 @@ class BaseVPBoost(Differentiable, Chains):
                 UserWarning,
                 stacklevel=4,
             )
+        self._temperature = 1.0
         self.profile_, self.input_encoder_, self.boosted_ = run.plan.profile, run.plan.encoder, boosted
         self._begun_with, self._validated_on = self._binding_settings(), mark_of(run.held_out)
         self._rows_seen = len(evenly_spaced(np.arange(run.train.n_rows), SAMPLE_ROWS))
@@ -251,6 +253,9 @@ class BaseVPBoost(Differentiable, Chains):
         if cut_at_best and boosted.status == "all stages done":
             self._warn_if_unfinished(scores)
         self._importance_rows, self._importances = np.array(evenly_spaced(run.train.inputs, 512)), None
+        unseen = self.ensemble_ if given else boosted.ensemble.truncate(n_learners)  # by given rows all chains
+        self._remember([(run.held_out, unseen), *((c.held_out, c.ensemble) for c in others if not given)])
+        self._note(run.train, run.held_out, unseen, given)
         return self
 
     def _warn_if_unfinished(self, scores: list[float]) -> None:
@@ -270,7 +275,8 @@ class BaseVPBoost(Differentiable, Chains):
         self.best_iteration_, self.best_score_ = n_learners, score
         chains = [*([self.boosted_.ensemble.truncate(n_learners)] if with_first else []), *others]
         self._others, self._with_first, self.n_chains_ = others, with_first, len(chains)
-        self.ensemble_ = averaged(chains)
+        mean = averaged(chains)
+        self.ensemble_ = mean if self._temperature == 1 else divided(mean, self._temperature)
         self._set_predictors()
 
     def _set_predictors(self) -> None:

@@ -31,6 +31,7 @@ class Chain(NamedTuple):
     ensemble: Ensemble
     score: float
     full: bool  #: whether it has learnt from all rows, so that none was left to score by
+    held_out: Part | None = None  #: the rows that it has not learnt from, encoded
 
 
 def seed_of(seed: int, chain: int) -> int:
@@ -163,4 +164,4 @@ def chain_of(run: Run, boosted: Boosted, at_best: bool, n_stages: int | None) ->
     """Return what is kept of a run that came to its end; no more than so many stages."""
     scores = run.scores if run.held_out is not None else []
     n_learners, score = best_of(boosted.history[:n_stages], scores[:n_stages], at_best)
-    return Chain(boosted.ensemble.truncate(n_learners), score, full=run.held_out is None)
+    return Chain(boosted.ensemble.truncate(n_learners), score, run.held_out is None, run.held_out)

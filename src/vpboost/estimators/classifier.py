@@ -14,11 +14,12 @@ from .. import losses
 from ..predictor import logits, probabilities
 from .base import BaseVPBoost
 from .checks import of_order_one, unmasked
+from .label_sets import LabelSets
 from .parameters import PARAMETERS
 from .settings import with_parameters
 
 
-class VPBoostClassifier(ClassifierMixin, BaseVPBoost):
+class VPBoostClassifier(ClassifierMixin, LabelSets, BaseVPBoost):
     """Gradient boosting of smooth learners for two or more classes.
 
     {parameters}

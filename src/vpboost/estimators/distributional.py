@@ -7,6 +7,7 @@ import numpy as np
 
 from .. import losses
 from ..checks import check_one_of
+from ..distributions import Normal
 from ..numerics.rows import MANY_ROWS, chunks
 from ..tables.frames import Table
 from .base import BaseVPBoost
@@ -27,10 +28,14 @@ class Distributional(BaseVPBoost):
     """How a regressor predicts distributions."""
 
     n_outputs_: int
+    predict_uncertainty: Callable[[Any], Any]
     _spread: Spread | None = None  #: None without a distribution, and with one of the user's own
 
     def predict_dist(self, X: Any) -> Any:
         """Return the predictive distribution of each row, one of :mod:`vpboost.distributions`.
+
+        With a ``distribution``, that is what it learnt. Without, it is normal, with the standard deviation of
+        ``predict(X, return_std=True)``: noise, the same everywhere, and ignorance.
 
         Parameters
         ----------
@@ -56,18 +61,43 @@ class Distributional(BaseVPBoost):
         """
         if isinstance(getattr(self, "loss_", None), losses.Likelihood):
             return self._own_law(X)
-        inputs = self._known_inputs(X)
         if self._spread is None:
-            raise ValueError("predict_dist needs a distribution; fit with distribution='normal', for example")
+            mean, noise, ignorance = self.predict_uncertainty(X)
+            return Normal(mean, np.hypot(noise, ignorance))
+        inputs = self._known_inputs(X)
         several = inputs.shape[0] > MANY_ROWS and not isinstance(inputs, Table)
         found = []
         for part in chunks(inputs, MANY_ROWS) if several else [inputs]:
             encoded = self.input_encoder_.transform(part)
             location = np.asarray(self._raw_of(encoded), float)
-            others = self._spread.ensemble.predict(spread_inputs(self.input_encoder_, encoded, location))
-            found.append((location, others))
+            found.append((location, self._others_of(self._spread, encoded, location)))
         location, others = (self._plain(np.concatenate(parts)) for parts in zip(*found, strict=True))
         return law_of(self._spread.likelihood, self.target_scaler_, location, others)
+
+    def _others_of(self, spread: Spread, encoded: np.ndarray, location: np.ndarray) -> np.ndarray:
+        """Return the raw parameters that are not the location."""
+        return spread.ensemble.predict(spread_inputs(self.input_encoder_, encoded, location))
+
+    def _law(self, encoded: np.ndarray, raw: np.ndarray) -> Any:
+        """Return the distributions of encoded rows, of which the raw location is known; None without."""
+        if self._spread is None:
+            return None
+        others = self._others_of(self._spread, encoded, raw)
+        return law_of(self._spread.likelihood, self.target_scaler_, np.asarray(raw, float), others)
+
+    def _sigma(self, encoded: np.ndarray, raw: np.ndarray) -> np.ndarray | None:
+        """Return the spread of targets that the model predicts, (rows, outputs) in the user's units; None if none."""
+        law = self._law(encoded, raw)
+        return None if law is None else law.std()
+
+    def _centre(self, encoded: np.ndarray, raw: np.ndarray) -> np.ndarray:
+        """Return what ``predict`` returns, (rows, outputs)."""
+        law = self._law(encoded, raw)
+        return self._from_raw(raw).reshape(len(raw), -1) if law is None else law.mean()
+
+    def _remember(self, parts: Any) -> None:
+        self._spread = None  # that of an earlier fit
+        super()._remember(parts)
 
     def _own_law(self, X: Any) -> Any:
         """Return the distributions of a likelihood of the user's own."""
@@ -83,16 +113,18 @@ class Distributional(BaseVPBoost):
     def _finish(self, run: Run, whole: Part | None, groups: np.ndarray, seed: int) -> None:
         """Learn what the distribution has besides its location."""
         family = FAMILIES.get(self.distribution) if isinstance(self.distribution, str) else None
-        self._spread = None
         if family is None:
             return
-        part, location = self._honest(run, whole, groups, seed)
+        part, predicted = self._honest(run, whole, groups, seed)
+        location = predicted
         x = spread_inputs(self.input_encoder_, np.asarray(part.inputs), location)
         target = np.asarray(part.scaled, float)
         if family.likelihood is losses.NegativeBinomialLikelihood:  # of counts, which must not be scaled
             target, location = part.target, location + np.log(self.target_scaler_.scale_)
         rows = Honest(x, target, location, np.asarray(part.weight, float))
         self._spread = learn_spread(family.likelihood(), rows, seed, run.plan.engine)
+        encoded = np.asarray(part.inputs)
+        self._keep_scores(self._scores(part.target, encoded, predicted), part.weight)
 
     def _honest(self, run: Run, whole: Part | None, groups: np.ndarray, seed: int) -> tuple[Part, np.ndarray]:
         """Return rows, encoded, and raw predictions of them by models that have not learnt from them.

@@ -17,6 +17,8 @@ ROWS_AT_ONCE = 64
 #: Where this serves: up to so many rows, or, of networks, more, as far as rows times parameters go. Beyond, a compiled
 #: program is worth its time.
 FEW_ROWS, MORE_ROWS, MOST_WORK = 32, 1000, 30_000_000
+#: So many times more rows where a program would be used once.
+TIMES_MORE = 10
 
 #: Where the weights of an output have a larger norm, or encoded inputs are larger, sums in single precision are off by
 #: more than about 1e-6.
@@ -48,6 +50,14 @@ class LightEnsemble:
         with np.errstate(all="ignore"):  # far away, parts of an activation may overflow
             parts = [x[i : i + ROWS_AT_ONCE] for i in range(0, max(len(x), 1), ROWS_AT_ONCE)]
             return np.concatenate([evaluate(np.asarray(part, float)) for part in parts])
+
+
+def evaluated(ensemble: Ensemble, x: np.ndarray) -> np.ndarray:
+    """Return f(x_i) for each row of an ensemble that is not asked again: by NumPy, unless that takes long."""
+    light = LightEnsemble.of(ensemble)
+    if light is not None and len(x) <= light.most_rows * (TIMES_MORE if light.most_rows > FEW_ROWS else 1):
+        return light.predict(x)
+    return AccurateEnsemble(ensemble).predict(x)
 
 
 class AccurateEnsemble:

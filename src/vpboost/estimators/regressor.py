@@ -13,11 +13,13 @@ from ..suggest import did_you_mean
 from ..tables.frames import column_values, in_order, is_frame
 from .checks import unmasked
 from .distributional import Distributional, check_distribution
+from .intervals import Intervals
 from .metrics import REGRESSION
 from .parameters import PARAMETERS
 from .settings import with_parameters
 from .slopes import check_slope_weight
 from .spread import FAMILIES
+from .uncertainty import Uncertain
 
 #: Targets may not be larger: predictions, and differences of them, must be numbers.
 LARGEST = 1e300
@@ -32,7 +34,7 @@ REGRESSION_LOSSES = {
 }
 
 
-class VPBoostRegressor(RegressorMixin, Distributional):
+class VPBoostRegressor(RegressorMixin, Intervals, Uncertain, Distributional):
     """Gradient boosting of smooth learners for regression with any number of outputs.
 
     {parameters}
@@ -62,11 +64,16 @@ class VPBoostRegressor(RegressorMixin, Distributional):
         tags.target_tags.multi_output = True
         return tags
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: Any, return_std: bool = False) -> Any:
         """Return predictions in the units of ``y``, shape (n_samples,) or (n_samples, n_outputs).
 
-        With a ``distribution``, these are its means. Several quantiles are along a last axis, and never cross.
+        With a ``distribution``, these are its means. Several quantiles are along a last axis, and never cross. With
+        ``return_std``, also the standard deviation of ``y`` around them: that of noise and of ignorance together (see
+        ``predict_uncertainty``).
         """
+        if return_std:
+            mean, noise, ignorance = self.predict_uncertainty(X)
+            return mean, np.hypot(noise, ignorance)
         if self.distribution == "lognormal":
             return self.predict_dist(X).mean()
         return self._from_raw(self._raw(X))

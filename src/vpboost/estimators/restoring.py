@@ -20,16 +20,19 @@ from ..files.classes import classes_from
 from ..files.container import ModelFileError, brief, check_version, shortened, unpack
 from ..files.describe import check_size, factory_of, fill_stacked, loss_of, named_arrays, template
 from ..files.encoder import encoder_from, scaler_from
+from ..files.evidence import conformity_from, evidence_from
 from ..files.history import history_from, profile_values
 from ..files.parameters import loaded_parameters
 from ..files.reader import Reader
 from ..files.spread import spread_from
 from .portfolio import MOST_CHAINS, profile_from
-from .spread import FAMILIES, Spread, n_plain
+from .spread import FAMILIES, Spread
 
 FORMAT, VERSION = "vpboost model", 1
 #: Most numbers that a trial works on: inputs times learners, of convolutions times the size of their kernels.
 MOST_WORK = 1 << 25
+#: Most rows of a fit that tell ignorance: their cube is the work.
+MOST_EVIDENCE = 1000
 
 
 def model_from(data: bytes, name: str, kinds: dict[str, type], *, featurizer: Any = None, loss: Any = None) -> Any:
@@ -87,6 +90,7 @@ def from_parts(reader: Reader, kinds: dict[str, type], featurizer: Any, loss: An
     # what is not stored may be set again before the model is fitted further
     model._begun_with = {name: text for name, text in model._binding_settings().items() if name not in dropped}
     best = reader.count("best_iteration", ensemble.n_learners), float(reader.array("best_score", (), finite=False))
+    load_errors(reader, model)
     model._keep(*best, others, with_first)
     reader.finish()
     check_predictions(reader, model)
@@ -142,9 +146,22 @@ def load_spread(reader: Reader, model: Any) -> None:
     )
     if family is not None:
         encoder = model.input_encoder_
-        n_inputs = n_plain(encoder) if len(encoder.shape_) == 1 else 0
+        n_inputs = encoder.n_plain if len(encoder.shape_) == 1 else 0
         model._spread = Spread(*spread_from(reader, n_inputs + model.n_outputs_, model.n_outputs_))
         reader.require(type(model._spread.likelihood) is family.likelihood, "has another distribution than it says")
+
+
+def load_errors(reader: Reader, model: Any) -> None:
+    """Set what an estimator knows of its errors; files of earlier versions do not say."""
+    if hasattr(model, "class_weight"):
+        model._conformity = conformity_from(reader, 1)
+        if "temperature" in reader.content:
+            model._temperature = reader.entry("temperature", float)
+            reader.require(1e-3 < model._temperature < 1e3, f"has the temperature {model._temperature:g}")
+        return
+    model._conformity = conformity_from(reader, model.n_outputs_)
+    if len(model.input_encoder_.shape_) == 1:
+        model._evidence = evidence_from(reader, model.input_encoder_.n_plain, model.n_outputs_, MOST_EVIDENCE)
 
 
 def load_history(reader: Reader, model: Any) -> None:

@@ -15,6 +15,7 @@ from ..files.classes import stored_classes
 from ..files.container import ModelFileError, pack
 from ..files.describe import describe_featurizer, describe_loss, is_custom, named_arrays
 from ..files.encoder import encoder_parts, scaler_parts
+from ..files.evidence import conformity_arrays, evidence_parts
 from ..files.history import history_arrays
 from ..files.parameters import stored_parameters
 from ..files.spread import spread_parts
@@ -74,6 +75,7 @@ def to_parts(model: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     encoder, encoder_arrays = encoder_parts(model.input_encoder_)
     scaler, scaler_arrays = scaler_parts(model.target_scaler_)
     spread = None if getattr(model, "_spread", None) is None else spread_parts(*model._spread)
+    evidence, evidence_arrays = evidence_parts(getattr(model, "_evidence", None))
     classes, class_type = stored_classes(getattr(model, "classes_", None))
     content = {
         **{"format": FORMAT, "version": VERSION, "library": __version__, "kind": kind},
@@ -88,6 +90,8 @@ def to_parts(model: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         **{"status": boosted.status, "best_iteration": model.best_iteration_, "validated_on": model._validated_on},
         **{"file_columns": model._file_columns, "rows_seen": model._rows_seen},
         **({} if spread is None else {"spread": spread[0]}),
+        **({"temperature": model._temperature} if model._temperature != 1 else {}),
+        **evidence,
         **({"others": [o.n_learners for o in model._others], "with_first": model._with_first} if model._others else {}),
     }
     arrays = {
@@ -108,6 +112,8 @@ def to_parts(model: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         **encoder_arrays,
         **scaler_arrays,
         **({} if spread is None else spread[1]),
+        **conformity_arrays(model._conformity),
+        **evidence_arrays,
     }
     return content, {name: np.asarray(array) for name, array in arrays.items()}
 

@@ -96,13 +96,8 @@ class Honest(NamedTuple):
 
 def spread_inputs(encoder: InputEncoder, encoded: np.ndarray, location: np.ndarray) -> np.ndarray:
     """Return what the spread depends on: the columns without what an encoding adds to them, and the location."""
-    plain = encoded[:, : n_plain(encoder)] if encoded.ndim == 2 else np.zeros((len(encoded), 0))
+    plain = encoded[:, : encoder.n_plain] if encoded.ndim == 2 else np.zeros((len(encoded), 0))
     return np.concatenate([plain, np.clip(location, -FARTHEST, FARTHEST)], axis=1)
-
-
-def n_plain(encoder: InputEncoder) -> int:
-    """Return the number of columns of encoded tables before those that an encoding adds."""
-    return len(encoder.sources_) - sum(len(extra.mean) for extra in encoder.extras_)
 
 
 def learn_spread(likelihood: Likelihood, rows: Honest, seed: int, engine: str) -> Spread:

@@ -26,6 +26,7 @@ class Process(NamedTuple):
     inverse_lengths: np.ndarray  #: s, one for each input
     noise: float  #: the part of the variance of y that is noise
     unexplained: float  #: the squared errors of predictions of each row by the others, over the variance of y
+    nugget: float  #: τ
 
 
 def likeliest_process(x: np.ndarray, y: np.ndarray) -> Process | None:
@@ -56,7 +57,7 @@ def likeliest_process(x: np.ndarray, y: np.ndarray) -> Process | None:
     solved, total = inverse @ y, np.sum(y**2)
     noise = np.exp(found.x[-1]) * np.sum(solved * y) / total
     unexplained = np.sum((solved / np.diag(inverse)[:, None]) ** 2) / total
-    return Process(np.exp(found.x[:-1]), float(noise), float(unexplained))
+    return Process(np.exp(found.x[:-1]), float(noise), float(unexplained), float(np.exp(found.x[-1])))
 
 
 def unlikelihood(logs: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray]:

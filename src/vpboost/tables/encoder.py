@@ -94,6 +94,11 @@ class InputEncoder:
         categorical, n_columns = {c.column for c in self.categories_}, len(self.numeric_) + len(self.categories_)
         return ["category" if j in categorical else self.times_.get(j, "number") for j in range(n_columns)]
 
+    @property
+    def n_plain(self) -> int:
+        """The number of encoded columns of a table but for those that the encoding adds, which come last."""
+        return len(self.sources_) - sum(len(extra.mean) for extra in self.extras_)
+
     def find_sources(self) -> np.ndarray:
         """Return the input column that each encoded column belongs to."""
         return np.array(

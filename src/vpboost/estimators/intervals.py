@@ -1,0 +1,100 @@
+"""Intervals that hold the truth with a given probability, by conformal prediction."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..numerics.conformal import Conformity
+from ..numerics.rows import MANY_ROWS, chunks
+from ..tables.encoder import InputEncoder
+from ..tables.frames import Table
+from ..tables.scaling import TargetScaler
+
+
+class Intervals:
+    """The regressor's part that says how far off predictions may be."""
+
+    target_scaler_: TargetScaler
+    n_outputs_: int
+    input_encoder_: InputEncoder
+    _raw_of: Callable[[np.ndarray], np.ndarray]
+    _known_inputs: Callable[[Any], Any]
+    _plain: Callable[[np.ndarray], np.ndarray]
+    _from_raw: Callable[[np.ndarray], np.ndarray]
+    _centre: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    _sigma: Callable[[np.ndarray, np.ndarray], np.ndarray | None]
+    _known_conformity: Callable[..., Conformity]
+
+    def predict_interval(self, X: Any, coverage: float = 0.9, simultaneous: bool = False) -> tuple:
+        """Return intervals that hold the true ``y`` of a part ``coverage`` of rows like those of training.
+
+        They are by conformal prediction: predictions plus and minus a quantile of the errors on rows that were not
+        trained on. After ``calibrate(X, y)`` with rows that the fit has not seen, coverage is exact, on average over
+        such rows, whatever the model. Without, errors are those of the rows that the fit has set aside, for chains that
+        have not learnt from them: nearly exact (these rows have also decided when the chains end, but the mean of the
+        chains is better than each), and rather too wide than too narrow where ``refit_full`` lets later chains learn
+        from all rows.
+
+        Parameters
+        ----------
+        X : as in ``predict``
+        coverage : float, default=0.9
+            In (0, 1). It takes the errors of coverage / (1 - coverage) rows at the least.
+        simultaneous : bool, default=False
+            Of several outputs: whether a part ``coverage`` of rows has all its outputs within, not a part of the rows
+            for each output.
+
+        Returns
+        -------
+        low, high : arrays of the shape that ``predict`` returns
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from vpboost import VPBoostRegressor
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.uniform(-1, 1, size=(200, 2))
+        >>> y = X[:, 0] + 0.1 * rng.normal(size=200)
+        >>> low, high = VPBoostRegressor(n_estimators=5).fit(X, y).predict_interval(X)
+        >>> bool(0.8 < np.mean((low <= y) & (y <= high)))
+        True
+        """
+        if not isinstance(simultaneous, bool | np.bool_):
+            raise ValueError(f"simultaneous must be True or False, got {simultaneous!r}")
+        known = self._known_conformity(coverage, simultaneous)
+        most = known.common_quantiles(coverage) if simultaneous else known.quantiles(coverage)
+        inputs = self._known_inputs(X)
+        several = inputs.shape[0] > MANY_ROWS and not isinstance(inputs, Table)
+        found = [self._bounds(part, most) for part in (chunks(inputs, MANY_ROWS) if several else [inputs])]
+        low, high = (np.concatenate(part) for part in zip(*found, strict=True))
+        if self.target_scaler_.kind in ("log", "logs"):  # no target is negative
+            low = np.maximum(low, 0.0)
+        return self._plain(low), self._plain(high)
+
+    def _bounds(self, inputs: Any, most: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return intervals of checked inputs, where scores are so large at the most."""
+        encoded = self.input_encoder_.transform(inputs)
+        raw = self._raw_of(encoded)
+        centre, sigma = self._centre(encoded, raw), self._sigma(encoded, raw)
+        with np.errstate(over="ignore"):
+            width = most * (1.0 if sigma is None else sigma)
+            return centre - width, centre + width
+
+    def _one_each(self, raw: np.ndarray) -> bool:
+        return self._from_raw(raw[:1]).size == self.n_outputs_
+
+    def _scores(self, target: np.ndarray, encoded: np.ndarray, raw: np.ndarray) -> np.ndarray:
+        """Return the sizes of errors, in units of the predicted spread if there is one."""
+        with np.errstate(over="ignore"):
+            error = np.abs(target - self._centre(encoded, raw))
+            sigma = self._sigma(encoded, raw)
+            return np.minimum(error if sigma is None else error / sigma, np.finfo(float).max)
+
+    def _typical(self) -> np.ndarray:
+        """Return the scale of each output's scores where the fit had none to tell it: the spread of the targets."""
+        spread = np.asarray(self.target_scaler_.scale_, float)
+        return spread if len(spread) == self.n_outputs_ else np.ones(self.n_outputs_)
+
+    def _heed(self, target: np.ndarray, raw: np.ndarray, weight: np.ndarray) -> None:
+        """Take from raw predictions what scores do not tell: nothing."""

@@ -1,0 +1,116 @@
+"""How sure predictions of a regressor are: noise, which more data would not reduce, and ignorance, which they would."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from ..core.data import evenly_spaced
+from ..core.ensemble import Ensemble
+from ..losses import Loss, Quantile
+from ..numerics.ignorance import Evidence, Ignorance
+from ..tables.encoder import InputEncoder
+from .parts import Part
+from .prediction import evaluated
+
+#: Rows, of training and set aside, and columns that are kept of a fit at the most; and numbers of targets.
+MOST_TRAINED, MOST_ASIDE, MOST_COLUMNS, MOST_TARGETS = 400, 200, 128, 1 << 19
+
+#: No error is larger in size.
+LARGEST = 1e300
+
+
+class Uncertainty(NamedTuple):
+    """Predictions of a regressor, and the spreads of what makes the truth differ from them; all of one shape."""
+
+    mean: np.ndarray  #: what ``predict`` returns
+    noise: np.ndarray  #: of targets around the best prediction that there is
+    ignorance: np.ndarray  #: of the best prediction around this one: small among training data, large far away
+
+
+class Uncertain:
+    """The regressor's part that says how sure it is."""
+
+    loss_: Loss
+    input_encoder_: InputEncoder
+    _raw_of: Callable[[np.ndarray], np.ndarray]
+    _plain: Callable[[np.ndarray], np.ndarray]
+    _centre: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    _sigma: Callable[[np.ndarray, np.ndarray], np.ndarray | None]
+    _one_each: Callable[[np.ndarray], bool]
+    _from_raw: Callable[[np.ndarray], np.ndarray]
+    _known_inputs: Callable[[Any], Any]
+    _evidence: Evidence | None = None  #: None where there are too many columns, or in files of earlier versions
+    _ignorance: Ignorance | None = None  #: None until it is asked for
+
+    def predict_uncertainty(self, X: Any) -> Uncertainty:
+        """Return predictions with the spreads of noise and of ignorance, each of the shape that ``predict`` returns.
+
+        *Noise* is what more data would not reduce, *ignorance* what they would: it is small among training data and
+        grows away from them. It is what a Gaussian process through 600 rows of the fit at the most leaves open, and how
+        far its mean is from the prediction, scaled by the errors for rows that were set aside, of which noise is the
+        other part. The variance of ``y`` around the prediction is the sum of both squares.
+
+        Parameters
+        ----------
+        X : as in ``predict``; a table of 128 encoded columns at the most
+
+        Returns
+        -------
+        Uncertainty
+            A named tuple ``(mean, noise, ignorance)``.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from vpboost import VPBoostRegressor
+        >>> X = np.linspace(-1, 1, 40)[:, None]
+        >>> model = VPBoostRegressor(n_estimators=20).fit(X, np.sin(3 * X[:, 0]))
+        >>> near, far = model.predict_uncertainty([[0.1], [3.0]]).ignorance
+        >>> bool(far > 10 * near)
+        True
+        """
+        check_is_fitted(self)
+        if isinstance(self.loss_, Quantile):
+            raise ValueError("a model of a quantile has no standard deviation; use predict_interval")
+        if self._evidence is None:
+            raise ValueError(
+                f"how sure the model is can be told of tables with {MOST_COLUMNS} encoded columns at the most, and not "
+                "of models from files of earlier versions; use predict_interval"
+            )
+        if self._ignorance is None:
+            self._ignorance = Ignorance(self._evidence)
+        encoded = self.input_encoder_.transform(self._known_inputs(X))
+        raw = self._raw_of(encoded)
+        mean, predicted = self._centre(encoded, raw), self._sigma(encoded, raw)
+        noise = np.broadcast_to(self._ignorance.noise_of_outputs, mean.shape) if predicted is None else predicted
+        ignorance = self._ignorance(encoded[:, : self._evidence.rows.shape[1]], mean)
+        return Uncertainty(*(self._plain(np.array(part)) for part in (mean, noise, ignorance)))
+
+    def _note(self, train: Part, held_out: Part | None, unseen: Ensemble, given: bool) -> None:
+        """Keep some rows of a fit, and the errors of learners that have not seen those set aside."""
+        self._evidence = self._ignorance = None
+        if len(np.shape(train.inputs)) > 2 or self.input_encoder_.n_plain > MOST_COLUMNS:
+            return
+        n_outputs = train.target.shape[1]
+        aside, errors = None, np.zeros((0, n_outputs))
+        if held_out is not None:
+            aside = some_of(held_out, min(MOST_ASIDE, fewer(n_outputs)))
+            raw = evaluated(unseen, np.asarray(aside.inputs[:]))
+            if not self._one_each(raw):
+                return
+            errors = np.clip(aside.target - self._from_raw(raw).reshape(aside.target.shape), -LARGEST, LARGEST)
+        kept = [some_of(train, min(MOST_TRAINED, fewer(n_outputs))), *([] if aside is None else [aside])]
+        rows = np.concatenate([np.asarray(part.inputs[:], float)[:, : self.input_encoder_.n_plain] for part in kept])
+        self._evidence = Evidence(rows, np.concatenate([part.target for part in kept]), errors, not given)
+
+
+def fewer(n_outputs: int) -> int:
+    """Return the rows whose targets are kept of so many outputs."""
+    return max(MOST_TARGETS // n_outputs, 1)
+
+
+def some_of(part: Part, most: int) -> Part:
+    """Return a part, or so many rows of it."""
+    return part.take(evenly_spaced(np.arange(part.n_rows), most)) if part.n_rows > most else part

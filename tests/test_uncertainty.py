@@ -1,0 +1,260 @@
+"""Noise and ignorance: the posterior is that of dense algebra, grows away from the data, and fits errors made."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import Matern
+
+from models import PLAIN, QUICK
+from vpboost import ModelFileError, VPBoostRegressor, load_model
+from vpboost.estimators.loading import from_bytes
+from vpboost.estimators.uncertainty import MOST_COLUMNS
+from vpboost.files.container import pack, unpack
+from vpboost.numerics.ignorance import (
+    FACTORS,
+    POWERS,
+    SHARES,
+    Evidence,
+    Ignorance,
+    likeliest_noise,
+    matern,
+    standardised,
+)
+
+RNG = np.random.default_rng(0)
+X = RNG.uniform(-1, 1, size=(120, 2))
+GOOD = {**PLAIN, "n_estimators": 40, "learning_rate": 0.3, "engine": "numpy"}
+
+
+def smooth(x):
+    return np.sin(3 * x[:, 0]) + x[:, 1] ** 2
+
+
+@pytest.fixture(scope="module")
+def model():
+    return VPBoostRegressor(**GOOD).fit(X, smooth(X))
+
+
+@pytest.fixture(scope="module")
+def two_outputs():
+    return VPBoostRegressor(**QUICK, n_chains=1).fit(X, np.stack([smooth(X), 1e3 * X[:, 1]], axis=1))
+
+
+# --- the process ------------------------------------------------------------------------------------------------------
+
+
+def test_correlations_are_those_of_matern():
+    lengths = np.array([0.5, 2.0])
+    found = matern(X[:9] / lengths, X[9:30] / lengths)
+    np.testing.assert_allclose(found, Matern(lengths, nu=2.5)(X[:9], X[9:30]), rtol=1e-10)
+
+
+@pytest.mark.parametrize("n_aside", [0, 30])
+def test_the_posterior_is_that_of_gaussian_process_regression(n_aside):
+    y = np.stack([smooth(X), 50 * X[:, 0] + 3], axis=1)
+    found = Ignorance(Evidence(X, y, 0.1 * RNG.normal(size=(n_aside, 2)), all_seen=True))
+    n = len(X) - n_aside
+    lengths = found.spread / found.inverse_lengths
+    test = RNG.uniform(-3, 3, size=(40, 2))
+    dense = GaussianProcessRegressor(Matern(lengths, nu=2.5), alpha=found.nugget, optimizer=None).fit(X, X[:, 0])
+    v = dense.predict(test, return_std=True)[1] ** 2
+    shift = y[:n].mean(axis=0)
+    kernel = Matern(lengths, nu=2.5)
+    mean = shift + kernel(test, X) @ np.linalg.solve(kernel(X) + found.nugget * np.eye(len(X)), y - shift)
+    gaps = RNG.normal(size=(40, 2))
+    scaled = (y[:n] - y[:n].mean(axis=0)) / y[:n].std(axis=0)
+    inverse = np.linalg.inv(Matern(lengths, nu=2.5)(X[:n]) + found.nugget * np.eye(n))
+    variance = np.einsum("ik,ij,jk->k", scaled, inverse, scaled) / n
+    np.testing.assert_allclose(found.variance, variance, rtol=1e-5)
+    expected = np.sqrt(v[:, None] ** found.power * variance * y[:n].var(axis=0) + found.factor * gaps**2)
+    np.testing.assert_allclose(found(test, mean + gaps), expected, rtol=1e-3, atol=1e-5 * expected.max())
+    if not n_aside:
+        assert found.power == found.factor == 1
+        np.testing.assert_allclose(found.noise_of_outputs, y.std(axis=0) * np.sqrt(found.nugget * variance), rtol=1e-5)
+
+
+def test_rows_that_the_model_has_not_seen_leave_it_ignorant():
+    y, errors = smooth(X)[:, None], 0.01 * RNG.normal(size=(60, 1))
+    order = np.argsort(X[:, 0])  # those set aside are on the right
+    known, unknown = (Ignorance(Evidence(X[order], y[order], errors, seen)) for seen in (True, False))
+    rows, truth = X[order][-40:], y[order][-40:]
+    assert (unknown(rows, truth) > 2 * known(rows, truth)).mean() > 0.9
+    np.testing.assert_array_equal(known.noise, unknown.noise)
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.integers(0, 1000), st.sampled_from([0.3, 1.0, 3.0]), st.sampled_from([0.0, 0.3]), st.sampled_from([0, 1]))
+def test_noise_and_power_are_the_likeliest(seed, power, noise, factor):
+    rng = np.random.default_rng(seed)
+    parts, variance, gaps = rng.uniform(1e-3, 1, size=50), np.array([1.0, 4.0]), rng.normal(size=(50, 2))
+    errors = rng.normal(size=(50, 2)) * np.sqrt(noise**2 + variance * parts[:, None] ** power + factor * gaps**2)
+    errors[:5, 0] = np.nan
+    found, *likeliest = likeliest_noise(errors, parts, gaps, variance)
+
+    def unlikelihood(k, share, p, c):
+        square = np.nanmean(errors[:, k] ** 2)
+        total = share * square + variance[k] * parts**p + c * gaps[:, k] ** 2
+        density = -0.5 * np.log(2 * np.pi * total) - errors[:, k] ** 2 / (2 * total)
+        return -np.nansum(density), np.sqrt(share * square)
+
+    every = {
+        (p, c): [min(unlikelihood(k, share, p, c) for share in SHARES) for k in (0, 1)] for p in POWERS for c in FACTORS
+    }
+    best = min(every, key=lambda pair: every[pair][0][0] + every[pair][1][0] + np.log2(pair[0]) ** 2 / 2)
+    assert tuple(likeliest) == best
+    np.testing.assert_allclose(found, [every[best][k][1] for k in (0, 1)])
+
+
+def test_many_outputs_share_what_some_of_them_tell():
+    rng = np.random.default_rng(0)
+    parts, gaps, scale = rng.uniform(size=100), rng.normal(size=(100, 70)), rng.uniform(1, 2, size=70)
+    errors = scale * rng.normal(size=(100, 70)) * np.sqrt(0.2 + parts[:, None])
+    noise, *pair = likeliest_noise(errors, parts, gaps, scale**2)
+    assert pair == [*likeliest_noise(errors[:, ::3], parts, gaps[:, ::3], scale[::3] ** 2)[1:]]
+    assert np.corrcoef(noise, scale)[0, 1] > 0.5
+
+
+def test_targets_of_any_size_are_standardised():
+    y = np.array([[1e300, 3.0, 7.0], [-1e300, np.nan, 7.0], [1e299, 5.0, 7.0]])
+    scaled, mean, unit = standardised(y, 3)
+    np.testing.assert_allclose(mean, [1e299 / 3, 4.0, 7.0])
+    np.testing.assert_allclose(unit, [1e300 * np.std([1, -1, 0.1]), 1.0, 7.0])
+    np.testing.assert_allclose(scaled[:, 1:], [[-1, 0], [0, 0], [1, 0]])
+    np.testing.assert_allclose([scaled[:, 0].mean(), scaled[:, 0].std()], [0, 1], atol=1e-12)
+
+
+# --- of estimators ----------------------------------------------------------------------------------------------------
+
+
+def test_ignorance_grows_away_from_the_data(model):
+    near = model.predict_uncertainty(RNG.uniform(-0.9, 0.9, size=(100, 2)))
+    far = model.predict_uncertainty([[2.0, 0.0], [3.0, 3.0], [30.0, -30.0]])
+    assert far.ignorance[0] > 10 * np.median(near.ignorance)
+    assert (np.diff(far.ignorance) > 0).all()
+
+
+def test_ignorance_is_larger_in_a_gap():
+    x = np.concatenate([np.linspace(-1, -0.3, 20), np.linspace(0.3, 1, 20)])[:, None]
+    model = VPBoostRegressor(**GOOD).fit(x, np.sin(4 * x[:, 0]))
+    gap, beside = model.predict_uncertainty([[0.0], [-0.7]]).ignorance
+    assert gap > 3 * beside
+
+
+def test_standard_deviations_are_those_of_errors():
+    rng = np.random.default_rng(2)
+    x, test = rng.uniform(-1, 1, size=(400, 2)), rng.uniform(-1, 1, size=(2000, 2))
+    model = VPBoostRegressor(**GOOD).fit(x, smooth(x) + 0.3 * rng.normal(size=400))
+    mean, noise, ignorance = model.predict_uncertainty(test)
+    found, std = model.predict(test, return_std=True)
+    np.testing.assert_array_equal(found, mean)
+    np.testing.assert_array_equal(mean, model.predict(test))
+    np.testing.assert_allclose(std**2, noise**2 + ignorance**2)
+    assert (np.abs(noise - 0.3) < 0.08).all()
+    assert 0.8 < np.sqrt(np.mean(((smooth(test) + 0.3 * rng.normal(size=2000) - mean) / std) ** 2)) < 1.25
+
+
+def test_several_outputs_have_their_own_units(two_outputs):
+    mean, noise, ignorance = two_outputs.predict_uncertainty(X[:7])
+    assert mean.shape == noise.shape == ignorance.shape == (7, 2)
+    assert (ignorance[:, 1] > 50 * ignorance[:, 0]).all()
+
+
+def test_units_do_not_matter():
+    plain = VPBoostRegressor(**QUICK, n_chains=1).fit(X, smooth(X))
+    other = VPBoostRegressor(**QUICK, n_chains=1).fit(1e6 * X + 5, 1e-9 * smooth(X))
+    far = 2 * X[:5]
+    for one, two in zip(plain.predict_uncertainty(far), other.predict_uncertainty(1e6 * far + 5), strict=True):
+        np.testing.assert_allclose(two, 1e-9 * one, rtol=1e-3)
+
+
+def test_constant_and_huge_targets():
+    for y in (np.ones(120), 1e299 * smooth(X)):
+        model = VPBoostRegressor(**QUICK, n_chains=1).fit(X, y)
+        assert all(np.isfinite(part).all() for part in model.predict_uncertainty(X))
+    assert np.isfinite(model.predict_interval(X)).all()
+
+
+def test_columns_that_encodings_add_are_left_out():
+    frame = pd.DataFrame({"a": X[:, 0], "b": np.where(X[:, 1] > 0, "up", "down"), "c": X[:, 1]})
+    frame.loc[::10, "c"] = np.nan
+    model = VPBoostRegressor(**{**QUICK, "encoding": "spline"}, n_chains=1).fit(frame, smooth(X))
+    assert model._evidence.rows.shape == (120, 5)  # two numbers, a mark of missing ones, two levels
+    assert model.predict_uncertainty(frame).ignorance.shape == (120,)
+
+
+def test_given_validation_rows_are_not_known():
+    model = VPBoostRegressor(**QUICK).fit(X[:60], smooth(X[:60]), X_val=X[60:], y_val=smooth(X[60:]))
+    assert not model._evidence.all_seen
+    errors = smooth(X[60:]) - model.predict(X[60:])
+    np.testing.assert_allclose(np.sort(model._evidence.errors[:, 0]), np.sort(errors), atol=1e-5)
+
+
+def test_errors_say_what_to_do():
+    with pytest.raises(ValueError, match="quantile has no standard deviation; use predict_interval"):
+        VPBoostRegressor(**QUICK, loss="quantile").fit(X, X[:, 0]).predict(X, return_std=True)
+    wide = RNG.normal(size=(60, MOST_COLUMNS + 1))
+    with pytest.raises(ValueError, match="128 encoded columns at the most"):
+        VPBoostRegressor(**QUICK).fit(wide, wide[:, 0]).predict_uncertainty(wide)
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_model_from_a_file_is_as_sure(two_outputs, tmp_path):
+    two_outputs.save_model(tmp_path / "model")
+    found = load_model(tmp_path / "model").predict_uncertainty(2 * X)
+    np.testing.assert_array_equal(found, two_outputs.predict_uncertainty(2 * X))
+
+
+def test_files_of_earlier_versions_say_so(two_outputs, tmp_path):
+    two_outputs.save_model(tmp_path / "model")
+    content, arrays = unpack((tmp_path / "model").read_bytes(), "model")
+    content.pop("evidence_all_seen")
+    old = {name: array for name, array in arrays.items() if not name.startswith(("evidence", "conformity"))}
+    model = from_bytes(pack(content, old), "model")
+    np.testing.assert_array_equal(model.predict(X), two_outputs.predict(X))
+    with pytest.raises(ValueError, match="files of earlier versions"):
+        model.predict(X, return_std=True)
+    with pytest.raises(ValueError, match="call calibrate"):
+        model.predict_interval(X)
+    model.calibrate(X, np.stack([smooth(X), 1e3 * X[:, 1]], axis=1)).predict_interval(X)
+
+
+def put(name, value):
+    return lambda content, arrays: arrays[name].reshape(-1).__setitem__(0, value)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (put("evidence.rows", np.nan), "NaN or infinite"),
+        (put("evidence.rows", 1e9), "numbers that make no sense"),
+        (put("evidence.targets", 1e307), "numbers that make no sense"),
+        (put("evidence.errors", np.inf), "numbers that make no sense"),
+        (lambda _, a: a.update({"evidence.rows": a["evidence.rows"][1:]}), "of shape"),
+        (lambda _, a: a.update({"evidence.errors": np.zeros((120, 2))}), "120 rows of its fit, 120 of them set aside"),
+        (lambda _, a: a.update({"evidence.rows": np.zeros((2000, 2)), "evidence.targets": np.ones((2000, 2))}), "2000"),
+        (lambda _, a: a.update({"evidence.targets": a["evidence.targets"].astype("f4")}), "make no sense"),
+        (lambda c, _: c.update(evidence_all_seen=1), "evidence_all_seen = 1"),
+        (lambda c, _: c.pop("evidence_all_seen"), "entries that do not belong"),
+    ],
+)
+def test_rows_in_hostile_files(two_outputs, tmp_path, change, message):
+    two_outputs.save_model(tmp_path / "model")
+    content, arrays = unpack((tmp_path / "model").read_bytes(), "model")
+    change(content, arrays)
+    with pytest.raises(ModelFileError, match=message):
+        from_bytes(pack(content, arrays), "model")
+
+
+@pytest.mark.parametrize("value", [0.0, np.nan])
+def test_odd_targets_in_files_do_no_harm(two_outputs, tmp_path, value):
+    two_outputs.save_model(tmp_path / "model")
+    content, arrays = unpack((tmp_path / "model").read_bytes(), "model")
+    for name in ("targets", "errors"):
+        arrays[f"evidence.{name}"].fill(value)
+    found = from_bytes(pack(content, arrays), "model").predict_uncertainty(X)
+    assert all(np.isfinite(part).all() for part in found)
