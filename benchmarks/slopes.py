@@ -1,7 +1,7 @@
 """What observed derivatives are worth: n runs with slopes beside n, 2n, 4n and 8n runs without, default settings.
 
-    python benchmarks/slopes.py                            # 4 problems of 6 to 20 inputs, 2 seeds: about an hour
-    python benchmarks/slopes.py --only circuit --seeds 1
+    python benchmarks/slopes.py                            # 4 problems of 6 to 20 inputs, half an hour
+    python benchmarks/slopes.py --only circuit --seeds 3
     python benchmarks/slopes.py --weights                  # what slope_weight should be, five minutes
     python benchmarks/slopes.py --table                    # what is stored already
 
@@ -105,14 +105,14 @@ def show(stored: dict[str, Any], options: argparse.Namespace) -> None:
             errors = [mean_of(stored, name, more, "values", options.seeds) for more in runs]
             if np.isnan([error, *errors]).any():
                 continue
-            cells = [name, PROBLEMS[name].n_inputs, n, *(f"{e:.4f}" for e in (error, *errors))]
+            cells = [name, PROBLEMS[name].n_inputs, n, *(f"{e:.5f}" for e in (error, *errors))]
             print("| " + " | ".join(map(str, cells)) + f" | {worth(error, runs, errors)} |")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=PROBLEMS, default=list(NAMES), metavar="PROBLEM")
-    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--weights", action="store_true", help="compare weights of slopes instead")
     parser.add_argument("--table", action="store_true", help="run nothing, show what is stored")
     options = parser.parse_args()
