@@ -111,7 +111,7 @@ class Distributional(BaseVPBoost):
         They are all rows of the part, or what Ctrl-C has left of them.
         """
         n_folds = FOLDS_IF_FEW if part.n_rows < FEW else FOLDS
-        n_stages = n_kept(run) if run.held_out is not None else len(run.scores)
+        n_stages = n_kept(run) if run.held_out is not None and run.scores else max(len(run.scores), 1)
         if groups.max() + 1 < n_folds:  # nearly all inputs are equal
             groups = np.arange(part.n_rows)
         order = np.random.default_rng(seed).permutation(int(groups.max()) + 1)
