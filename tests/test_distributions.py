@@ -11,7 +11,7 @@ from scipy.integrate import quad
 from sklearn.base import clone
 
 from vpboost import MLP, Training, TrustRegion, VPBoostRegressor, boost, distributions, load_model, losses
-from vpboost.callbacks import Checkpoint
+from vpboost.callbacks import Checkpoint, TimeBudget
 from vpboost.estimators.spread import Honest, learn_spread, likeliest_move
 from vpboost.losses.curvature import Diagonal
 
@@ -273,6 +273,27 @@ def test_given_validation_rows_tell_the_spread():
     model = VPBoostRegressor(**QUICK, distribution="normal").fit(X[:120], y[:120], X_val=X[120:], y_val=y[120:])
     ratio = (y[120:] - model.predict(X[120:])) / model.predict_dist(X[120:]).std()
     assert np.sqrt(np.mean(ratio**2)) == pytest.approx(1, abs=0.1)
+
+
+def test_a_time_budget_leaves_the_validation_rows_to_tell_the_spread():
+    X, y, _ = made("normal", n=300)
+    given = {**QUICK, "n_chains": 2, "callbacks": [TimeBudget(600)]}
+    model = VPBoostRegressor(**given, distribution="normal").fit(X, y)
+    assert model.n_chains_ == 2
+    X, y, _ = made("normal", n=2000, seed=1)
+    ratio = (y - model.predict(X)) / model.predict_dist(X).std()
+    assert np.sqrt(np.mean(ratio**2)) == pytest.approx(1, abs=0.3)
+
+
+def test_odd_tables():
+    rng = np.random.default_rng(9)
+    y = rng.normal(size=60)
+    same = VPBoostRegressor(**QUICK, n_chains=1, distribution="normal").fit(np.ones((60, 1)), y)
+    assert same.predict_dist(np.ones((1, 1))).std()[0] == pytest.approx(y.std(), rel=0.1)
+    few = VPBoostRegressor(**QUICK, distribution="normal").fit(rng.normal(size=(6, 1)), y[:6])
+    assert np.isfinite(few.predict_dist(np.zeros((1, 1))).std()).all()
+    constant = VPBoostRegressor(**QUICK, distribution="normal").fit(rng.normal(size=(60, 1)), np.full(60, 3.0))
+    assert 0 < constant.predict_dist(np.zeros((1, 1))).std()[0] < 1e-3
 
 
 def test_the_move_is_the_likeliest_factor():

@@ -161,21 +161,24 @@ class BaseVPBoost(Differentiable, Calibrating, Chains):
         if interrupted and run.boosted is not None:
             status = f"interrupted after {len(run.scores)} stages, while profiles were compared"
             self._store(run, run.boosted._replace(status=status), True, [])
-            self._finish(run, None, groups, seed)
+            self._finish(run, None, groups, seed, [])
             return self
         stopping = self._early_stopping(run)
         first = partial(self._boost, run, seed, stopping, start, recall=facts is not None)
         boosted, others = self._boost_chains(run, whole, groups, seed, stopping, first)
         self._store(run, boosted, stopping is not None, others, given=whole is None)
-        self._finish(run, rows, groups, seed)
+        self._finish(run, rows, groups, seed, [] if whole is None else others)
         return self
 
     def _needs_rows(self, n: int) -> bool:
         """Say whether a fit to ``n`` training rows needs all rows once more when it is done."""
         return False
 
-    def _finish(self, run: Run, whole: Part | None, groups: np.ndarray, seed: int) -> None:
-        """Do what is left once a model is stored; ``whole`` are all rows, where some were set aside for validation."""
+    def _finish(self, run: Run, whole: Part | None, groups: np.ndarray, seed: int, others: list[Chain]) -> None:
+        """Do what is left once a model is stored.
+
+        ``whole`` are all rows, where some were set aside for validation, ``others`` chains that have learnt from these.
+        """
 
     def _learn_targets(self, given: Any, train: Part) -> None:
         """Find the loss and the scale of the targets."""

@@ -1,17 +1,19 @@
 """Regression that predicts distributions: honest predictions of the location, and what is learnt from them."""
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from .. import losses
+from ..callbacks import TimeBudget
 from ..checks import check_one_of
 from ..distributions import Normal
 from ..numerics.rows import MANY_ROWS, chunks
 from ..tables.frames import Table
 from .base import BaseVPBoost
-from .chains import n_kept, seed_of
+from .chains import Chain, n_kept, seed_of
 from .parts import Part
 from .race import side_by_side
 from .run import Run
@@ -54,8 +56,9 @@ class Distributional(BaseVPBoost):
         >>> rng = np.random.default_rng(0)
         >>> X = rng.uniform(-1, 1, size=(200, 1))
         >>> y = X[:, 0] + rng.normal(size=200) * 0.1
-        >>> law = VPBoostRegressor(distribution="normal", n_estimators=20).fit(X, y).predict_dist(X)
-        >>> bool(0.08 < law.std().mean() < 0.12)
+        >>> model = VPBoostRegressor(distribution="normal", n_estimators=20, learning_rate=0.3, encoding="plain")
+        >>> law = model.fit(X, y).predict_dist(X)
+        >>> bool(0.08 < law.std().mean() < 0.15)
         True
         >>> low, high = law.interval(0.9)
         """
@@ -108,48 +111,59 @@ class Distributional(BaseVPBoost):
         return law(self._plain(parameters))
 
     def _needs_rows(self, n: int) -> bool:
-        return isinstance(self.distribution, str) and n < MANY
+        in_haste = any(isinstance(callback, TimeBudget) for callback in self.callbacks or [])
+        return isinstance(self.distribution, str) and n < MANY and not in_haste
 
-    def _finish(self, run: Run, whole: Part | None, groups: np.ndarray, seed: int) -> None:
+    def _finish(self, run: Run, whole: Part | None, groups: np.ndarray, seed: int, others: list[Chain]) -> None:
         """Learn what the distribution has besides its location."""
         family = FAMILIES.get(self.distribution) if isinstance(self.distribution, str) else None
         if family is None:
             return
-        part, predicted = self._honest(run, whole, groups, seed)
-        location = predicted
-        x = spread_inputs(self.input_encoder_, np.asarray(part.inputs), location)
-        target = np.asarray(part.scaled, float)
+        if whole is None and run.held_out is not None:
+            first = self.boosted_.ensemble.truncate(self.best_iteration_)
+            predict = first.predict if others else self._raw_of
+            part = run.held_out._replace(inputs=np.asarray(run.held_out.inputs))
+            location = np.concatenate([np.asarray(predict(rows), float) for rows in chunks(part.inputs)])
+        else:
+            part = run.train if whole is None else self._parts_of_chain(run, whole, groups, seed, True)[0]
+            part, location = self._cross_predicted(run, part, groups, seed)
+        encoded, predicted, target = np.asarray(part.inputs), location, np.asarray(part.scaled, float)
         if family.likelihood is losses.NegativeBinomialLikelihood:  # of counts, which must not be scaled
             target, location = part.target, location + np.log(self.target_scaler_.scale_)
+        x = spread_inputs(self.input_encoder_, encoded, predicted)
         rows = Honest(x, target, location, np.asarray(part.weight, float))
         self._spread = learn_spread(family.likelihood(), rows, seed, run.plan.engine)
-        encoded = np.asarray(part.inputs)
         self._keep_scores(self._scores(part.target, encoded, predicted), part.weight)
 
-    def _honest(self, run: Run, whole: Part | None, groups: np.ndarray, seed: int) -> tuple[Part, np.ndarray]:
-        """Return rows, encoded, and raw predictions of them by models that have not learnt from them.
+    def _cross_predicted(self, run: Run, part: Part, groups: np.ndarray, seed: int) -> tuple[Part, np.ndarray]:
+        """Return encoded rows and raw predictions of them by models that have learnt from others only.
 
-        These are the validation rows where they are given or many; else all rows, part by part.
+        They are all rows of the part, or what Ctrl-C has left of them.
         """
-        if whole is None and run.held_out is not None:
-            raw = [np.asarray(self._raw_of(np.asarray(part)), float) for part in chunks(run.held_out.inputs)]
-            return run.held_out._replace(inputs=np.asarray(run.held_out.inputs)), np.concatenate(raw)
-        part = run.train if whole is None else self._parts_of_chain(run, whole, groups, seed, True)[0]
         n_folds = FOLDS_IF_FEW if part.n_rows < FEW else FOLDS
-        n_stages = n_kept(run) if run.held_out is not None else len(run.scores)
+        n_stages = n_kept(run) if run.held_out is not None and run.scores else max(len(run.scores), 1)
+        if groups.max() + 1 < n_folds:  # nearly all inputs are equal
+            groups = np.arange(part.n_rows)
         order = np.random.default_rng(seed).permutation(int(groups.max()) + 1)
-        fold_of, found = order[groups] % n_folds, np.zeros((part.n_rows, run.plan.loss.n_outputs(part.scaled)))
+        fold_of, found = order[groups] % n_folds, np.full((part.n_rows, self.n_outputs_), np.nan)
 
         def predict(fold: int, stopped: Callable[[], bool]) -> None:
             aside = np.flatnonzero(fold_of == fold)
-            if not len(aside):
+            if len(aside) in (0, part.n_rows):
                 return
             model = Run(run.plan, part.take(np.flatnonzero(fold_of != fold)), None)
             boosted = model.boost(n_stages, seed_of(seed, fold + 1), lambda progress: stopped())
-            found[aside] = boosted.ensemble.predict(part.inputs[aside])
+            if not stopped():
+                found[aside] = boosted.ensemble.predict(part.inputs[aside])
 
         side_by_side(range(n_folds), run.plan.engine, predict)
-        return part, found
+        known = np.flatnonzero(~np.isnan(found).any(axis=1))
+        if not len(known):
+            warnings.warn(
+                "no row is left to tell the spread by: it is that of rows learnt from, too small", stacklevel=6
+            )
+            return part, np.asarray(self._raw_of(part.inputs), float)
+        return part.take(known), found[known]
 
 
 def check_distribution(distribution: Any, loss: Any) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import RegressorMixin
+from sklearn.utils import assert_all_finite
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from .. import losses
@@ -137,11 +138,11 @@ class VPBoostRegressor(RegressorMixin, Intervals, Uncertain, Distributional):
             y = in_order(y, self.target_names_)
         if hasattr(y, "to_numpy") and not is_frame(y):  # a column of a data frame, of decimals, say
             y = column_values(y)
-        several = len(np.shape(y)) == 2 and np.shape(y)[1] > 1
-        finite = "allow-nan" if several else True  # NaN is a target that was not observed
         target = check_array(
-            unmasked(y, "y"), ensure_2d=False, dtype="numeric", input_name="y", ensure_all_finite=finite
+            unmasked(y, "y"), ensure_2d=False, dtype="numeric", input_name="y", ensure_all_finite="allow-nan"
         )
+        if target.ndim != 2 or target.shape[1] < 2:  # of several outputs, NaN is a target that was not observed
+            assert_all_finite(target, input_name="y")
         if target.dtype.kind not in "biuf":
             raise ValueError(f"y must be numeric, got dtype {target.dtype}")
         holes = np.isnan(target)

@@ -27,6 +27,7 @@ class Observed(Loss):
 
     Examples
     --------
+    >>> from vpboost.losses import SquaredError
     >>> loss = Observed(SquaredError())
     >>> prediction, target = jnp.array([[3.0, 5.0]]), jnp.array([[1.0, jnp.nan]])
     >>> float(loss.value(prediction, target)[0]), loss.gradient(prediction, target)[0].tolist()
