@@ -68,7 +68,7 @@ def test_large_tables_are_fitted_and_predicted_in_parts(little_is_much, monkeypa
     X, y = table()
     X[::50, 2] = np.nan
     target = y if estimator is VPBoostRegressor else (y > 0).astype(int)
-    monkeypatch.setattr(choosing, "RACE_ROWS", (200, 60))
+    monkeypatch.setattr(choosing, "RACE_ROWS", ((200, 60), (200, 60)))
     model = estimator(**QUICK, learning_rate=0.5).fit(X, target)
     assert {p._replace(max_steps=10, learning_rate=0.5) for p in profiles(model, X.shape)} <= set(model.race_)
     assert model.score(X, target) > 0.5

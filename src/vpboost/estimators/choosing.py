@@ -21,6 +21,7 @@ from .plan import FitPlan, chains_of, engine_of, learner_factory, rate_of, stopp
 from .portfolio import (
     CLEARLY,
     LEAST_ROWS,
+    MANY_TO_RACE,
     PILOT_RATE,
     PILOT_STAGES,
     RACE_ROWS,
@@ -127,7 +128,8 @@ class Choosing(Checks):
             if rows is None:  # nothing to compare by
                 return self._plan(fallback(self), train, None), False
             racing, judging = train.take(rows[0]), train.take(rows[1])
-        racing, judging = racing.sample(RACE_ROWS[0], seed), judging.sample(RACE_ROWS[1], seed)
+        most = RACE_ROWS[train.n_rows >= MANY_TO_RACE]
+        racing, judging = racing.sample(most[0], seed), judging.sample(most[1], seed)
         best, interrupted = self._race(choices, racing, judging, seed, *pilots)
         if not interrupted and smooth and unexplained(best) <= WORTH_TRYING[train.n_rows > SMALL]:
             fewer = racing.sample(SMOOTH_ROWS, seed)

@@ -15,13 +15,13 @@ from ..tables.frames import Table
 from .base import BaseVPBoost
 from .chains import Chain, n_kept, seed_of
 from .parts import Part
+from .prediction import evaluated
 from .race import side_by_side
 from .run import Run
 from .spread import FAMILIES, Honest, Spread, law_of, learn_spread, spread_inputs
 
-#: Parts that a table is split into, each predicted by a model that has learnt the others: the second of few rows, where
-#: every row counts.
-FOLDS, FOLDS_IF_FEW, FEW = 5, 10, 1000
+#: Parts that a table is split into, each predicted by a model that has learnt the others.
+FOLDS = 5
 #: So many training rows have enough validation rows to learn from.
 MANY = 20_000
 
@@ -119,33 +119,47 @@ class Distributional(BaseVPBoost):
         family = FAMILIES.get(self.distribution) if isinstance(self.distribution, str) else None
         if family is None:
             return
-        if whole is None and run.held_out is not None:
-            first = self.boosted_.ensemble.truncate(self.best_iteration_)
-            predict = first.predict if others else self._raw_of
-            part = run.held_out._replace(inputs=np.asarray(run.held_out.inputs))
-            location = np.concatenate([np.asarray(predict(rows), float) for rows in chunks(part.inputs)])
-        else:
-            part = run.train if whole is None else self._parts_of_chain(run, whole, groups, seed, True)[0]
-            part, location = self._cross_predicted(run, part, groups, seed)
-        encoded, predicted, target = np.asarray(part.inputs), location, np.asarray(part.scaled, float)
+        honest = self._honest(run, whole, groups, seed, others)
+        encoded, target, scaled, weight = (
+            np.concatenate([np.asarray(getattr(part, name)[:], float) for part, _ in honest])
+            for name in ("inputs", "target", "scaled", "weight")
+        )
+        predicted = location = np.concatenate([raw for _, raw in honest])
         if family.likelihood is losses.NegativeBinomialLikelihood:  # of counts, which must not be scaled
-            target, location = part.target, location + np.log(self.target_scaler_.scale_)
-        x = spread_inputs(self.input_encoder_, encoded, predicted)
-        rows = Honest(x, target, location, np.asarray(part.weight, float))
+            scaled, location = target, location + np.log(self.target_scaler_.scale_)
+        rows = Honest(spread_inputs(self.input_encoder_, encoded, predicted), scaled, location, weight)
         self._spread = learn_spread(family.likelihood(), rows, seed, run.plan.engine)
-        self._keep_scores(self._scores(part.target, encoded, predicted), part.weight)
+        self._keep_scores(self._scores(target, encoded, predicted), weight)
+
+    def _honest(
+        self, run: Run, whole: Part | None, groups: np.ndarray, seed: int, others: list[Chain]
+    ) -> list[tuple[Part, np.ndarray]]:
+        """Return encoded rows with raw predictions of them by models that have not learnt from them.
+
+        These are the rows that each chain has set aside; of the whole model where they are given. Where chains learn
+        from all rows, or there is one only, it is all rows, part by part.
+        """
+        if run.held_out is not None:
+            first = self.boosted_.ensemble.truncate(self.best_iteration_)
+            aside = [(chain.held_out, chain.ensemble) for chain in others if chain.held_out is not None]
+            if aside or (others and whole is None):
+                known = [(run.held_out, first), *aside]
+                return [(part, evaluated(ensemble, np.asarray(part.inputs[:]))) for part, ensemble in known]
+            if whole is None:
+                return [(run.held_out, np.concatenate([self._raw_of(rows) for rows in chunks(run.held_out.inputs)]))]
+        part = run.train if whole is None else self._parts_of_chain(run, whole, groups, seed, True)[0]
+        return [self._cross_predicted(run, part, groups, seed)]
 
     def _cross_predicted(self, run: Run, part: Part, groups: np.ndarray, seed: int) -> tuple[Part, np.ndarray]:
         """Return encoded rows and raw predictions of them by models that have learnt from others only.
 
         They are all rows of the part, or what Ctrl-C has left of them.
         """
-        n_folds = FOLDS_IF_FEW if part.n_rows < FEW else FOLDS
         n_stages = n_kept(run) if run.held_out is not None and run.scores else max(len(run.scores), 1)
-        if groups.max() + 1 < n_folds:  # nearly all inputs are equal
+        if groups.max() + 1 < FOLDS:  # nearly all inputs are equal
             groups = np.arange(part.n_rows)
         order = np.random.default_rng(seed).permutation(int(groups.max()) + 1)
-        fold_of, found = order[groups] % n_folds, np.full((part.n_rows, self.n_outputs_), np.nan)
+        fold_of, found = order[groups] % FOLDS, np.full((part.n_rows, self.n_outputs_), np.nan)
 
         def predict(fold: int, stopped: Callable[[], bool]) -> None:
             aside = np.flatnonzero(fold_of == fold)
@@ -156,7 +170,7 @@ class Distributional(BaseVPBoost):
             if not stopped():
                 found[aside] = boosted.ensemble.predict(part.inputs[aside])
 
-        side_by_side(range(n_folds), run.plan.engine, predict)
+        side_by_side(range(FOLDS), run.plan.engine, predict)
         known = np.flatnonzero(~np.isnan(found).any(axis=1))
         if not len(known):
             warnings.warn(

@@ -79,7 +79,7 @@ MOST_ENCODED_ROWS = 1_000_000
 
 #: The race: this many stages of each profile, at this boosting rate, which shows quickly where a profile leads. (Those
 #: behind after a few stages must not drop out: learners that see few columns start slowly and may end best.)
-PILOT_STAGES = 10
+PILOT_STAGES = 8
 PILOT_RATE = 0.3
 #: The race between smooth profiles: at the rate above, ten stages leave three hundredths of any response unexplained.
 SMOOTH_STAGES = 6
@@ -89,16 +89,17 @@ SMOOTH_ROWS = 2000
 #: They win where their pilot leaves less than this part of what the others do, else where a whole fit's score is below
 #: so many times that of the others' winner; the second where they will learn from all rows, too.
 CLEARLY, SMOOTH_LEAD = 0.1, (0.85, 1.2)
-#: Rows that race, at the most, to train on and to validate with.
-RACE_ROWS = 60_000, 20_000
+#: Rows that race, at the most, to train on and to validate with: so few that NumPy does it, and nothing is compiled.
+#: The second from so many training rows on, where other profiles win than with few.
+RACE_ROWS, MANY_TO_RACE = ((3_000, 5_000), (60_000, 20_000)), 20_000
 #: A profile with fewer encoded columns wins when it is behind the best by no more than these parts: the first of what
 #: the best gained in the race (a score may be mostly noise, which nobody can explain), the second of the best score
 #: itself (most of the gain may be what every profile finds at once).
 TIE = 0.004, 0.02
 #: Learners that see some columns only are slower to begin with: they win when behind by up to this part of the score;
-#: the second is of classifiers of so many columns or more, which they suit. Not with so many training rows, of which
+#: the second is of classifiers of so many columns or more, which they suit. Not with ``MANY_TO_RACE`` rows, of which
 #: the race tells the truth.
-SLOW_START, MANY_COLUMNS, MANY_TO_RACE = (0.1, 0.6), 8, 20_000
+SLOW_START, MANY_COLUMNS = (0.1, 0.6), 8
 #: The same of the fine encoding, whose learners start nearly afresh.
 FINE_START = 0.05
 
