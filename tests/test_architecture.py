@@ -86,4 +86,7 @@ def test_functions_import_optional_dependencies_only():
 
 
 def test_files_are_short():
-    assert {path.name: n for path in SOURCES if (n := len(path.read_text().splitlines())) > 400} == {}
+    """But for the predictor, which is exported as one file."""
+    most = {"predictor.py": 550}
+    lengths = {path.name: len(path.read_text().splitlines()) for path in SOURCES}
+    assert {name: n for name, n in lengths.items() if n > most.get(name, 400)} == {}

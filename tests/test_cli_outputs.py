@@ -131,7 +131,7 @@ def test_outputs_are_checked_before_a_long_fit(files, capsys, monkeypatch, optio
 def test_a_model_that_cannot_be_saved_anywhere_leaves_nothing_behind(files, capsys, monkeypatch):
     import vpboost
 
-    def save_model(self, path):
+    def save_model(self, path, training_rows):
         raise OSError(28, "No space left on device")
 
     (files / "temporary").mkdir()

@@ -12,6 +12,7 @@ import numpy as np
 from scipy import special, stats
 
 from .checks import check_between, check_count
+from .predictor import moments
 
 
 class Distribution(abc.ABC):
@@ -24,11 +25,11 @@ class Distribution(abc.ABC):
 
     def mean(self) -> np.ndarray:
         """Return the means."""
-        return np.asarray(self.law.mean())
+        return np.asarray(moments(type(self).__name__, vars(self))[0])
 
     def std(self) -> np.ndarray:
         """Return the standard deviations."""
-        return np.asarray(self.law.std())
+        return np.asarray(moments(type(self).__name__, vars(self))[1])
 
     def quantile(self, q: Any) -> np.ndarray:
         """Return quantiles; of several levels ``q``, along a first axis."""

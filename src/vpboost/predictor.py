@@ -5,6 +5,7 @@ This file stands on its own: copied beside a model file, it predicts where neith
     from predictor import Predictor
     model = Predictor("model.vpboost")
     model.predict(X)
+    model.predict_interval(X, coverage=0.9)
 
 Arrays of the M learners are stacked along a first axis; inputs lie side by side, ``(1 or M, ..., n_rows)``: products
 serve all learners and rows at once.
@@ -13,6 +14,7 @@ serve all learners and rows at once.
 import datetime
 import hashlib
 import json
+import math
 from functools import partial
 
 import numpy as np
@@ -28,15 +30,24 @@ ACTIVATIONS = {
 }
 #: Inputs are cut off at so many spreads from their mean, logarithms of predictions at this.
 FARTHEST, MOST_LOG = 1e6, 600.0
+#: Where the spread of a distribution is learnt, locations are cut off at so many spreads of y; logarithms of its scale,
+#: or shape, at this.
+FARTHEST_LOCATION, MOST_LOG_SCALE = 8.0, 15.0
+#: Products such as 100 × 0.07 are a little more than the whole numbers that they stand for.
+ROUNDING = 1e-12
 DTYPES = {"F32": "<f4", "F64": "<f8", "I64": "<i8", "BOOL": "?"}
 
 
 class Predictor:
-    """A saved model: ``predict``, and ``predict_proba`` of a classifier."""
+    """A saved model: ``predict``, and what it knows besides.
+
+    Of a classifier ``predict_proba`` and ``predict_set``, of a regressor ``predict_interval``, with a distribution also
+    ``predict_std`` and ``predict_parameters``. Standard deviations without one (``return_std``) take vpboost itself.
+    """
 
     def __init__(self, path):
         self.content, self.arrays = read(path)
-        self.constant, self.weights, self.theta = mean_of_chains(self.content, self.arrays)
+        self.learners = self.content["featurizer"], *mean_of_chains(self.content, self.arrays)
         self.extras = [{} for _ in self.content["encoder"]["extras"]]  # arrays of what is added to columns, by name
         for name, array in self.arrays.items():
             if name.startswith("encoder.extra."):
@@ -47,25 +58,81 @@ class Predictor:
         """Return predictions, one per row of X: an array, or a data frame where columns hold categories."""
         if self.content["kind"] == "VPBoostClassifier":
             return np.array(self.content["classes"])[self.predict_proba(X).argmax(axis=1)]
-        raw, target = self.raw(X), self.content["target"]
-        scale, shift = self.arrays["target.scale"], self.arrays["target.shift"]
-        if target["kind"] == "logs":
-            raise ValueError("the mean of a lognormal distribution depends on its spread; predict with vpboost itself")
+        if self.content["target"]["kind"] == "logs":  # whose mean depends on the spread
+            return self.plain(moments(*self.law(X))[0])
+        raw, scale, shift = self.raw(X), self.arrays["target.scale"], self.arrays["target.shift"]
         levels = self.content["loss"].get("options", {}).get("level")
-        back = partial(scaled_back, kind=target["kind"], scale=scale, shift=shift)
-        values = predicted(raw.reshape(len(raw), len(scale), -1), back, isinstance(levels, list))
-        return values[:, 0] if self.content["single_output"] else values
+        back = partial(scaled_back, kind=self.content["target"]["kind"], scale=scale, shift=shift)
+        return self.plain(predicted(raw.reshape(len(raw), len(scale), -1), back, isinstance(levels, list)))
 
     def predict_proba(self, X):
         """Return the probabilities of the classes."""
         return probabilities(self.raw(X))
 
-    def raw(self, X, rows_at_once=1024):
+    def predict_set(self, X, coverage=0.9):
+        """Return which classes are in sets that hold the true one of this part of the rows."""
+        most = self.largest_scores(coverage, "VPBoostClassifier")[0]
+        # before the temperature, which has seen the rows that the scores are of
+        return 1 - probabilities(self.raw(X) * self.content.get("temperature", 1.0)) <= most
+
+    def predict_interval(self, X, coverage=0.9):
+        """Return the ends of intervals that hold the true value of this part of the rows."""
+        most = self.largest_scores(coverage, "VPBoostRegressor")
+        if "spread" in self.content:
+            mean, std = moments(*self.law(X))
+        else:
+            mean, std = self.predict(X).reshape(-1, len(most)), 1.0
+        with np.errstate(over="ignore"):
+            low, high = mean - most * std, mean + most * std
+        if self.content["target"]["kind"] in ("log", "logs"):  # no target is negative
+            low = np.maximum(low, 0.0)
+        return self.plain(low), self.plain(high)
+
+    def predict_std(self, X):
+        """Return the standard deviations of the distributions that the model predicts."""
+        return self.plain(moments(*self.law(X))[1])
+
+    def predict_parameters(self, X):
+        """Return the parameters of these distributions, by their names in ``vpboost.distributions``."""
+        return {name: self.plain(values) for name, values in self.law(X)[1].items()}
+
+    def plain(self, values):
+        """Return values of the outputs, (rows, outputs), without the second axis where ``y`` had none."""
+        return values[:, 0] if self.content["single_output"] else values
+
+    def law(self, X):
+        """Return the kind of distribution that is predicted, and its parameters, each of shape (rows, outputs)."""
+        if "spread" not in self.content:
+            raise ValueError("the model predicts no distribution; fit VPBoostRegressor(distribution='normal'), say")
+        x, spread, arrays = self.encode(X), self.content["spread"], self.arrays
+        location = evaluated(self.learners, x)
+        n_extras = sum(len(own["mean"]) for own in self.extras)
+        plain = x[:, : x.shape[1] - n_extras] if x.ndim == 2 else np.zeros((len(x), 0))
+        names = [name for name in arrays if name.startswith("spread.theta.")]
+        theta = {name.removeprefix("spread.theta."): arrays[name] for name in names}
+        learners = spread["featurizer"], arrays["spread.constant"], arrays["spread.weights"], theta
+        other, likelihood = evaluated(learners, spread_inputs(plain, location)), spread["likelihood"]
+        scaler = self.content["target"]["kind"], arrays["target.scale"], arrays["target.shift"]
+        return law(likelihood["type"], likelihood["options"], scaler, location, other)
+
+    def largest_scores(self, coverage, kind):
+        """Return how large the scores of new rows are at the most, for each output, by conformal prediction."""
+        if self.content["kind"] != kind:
+            raise ValueError(f"this is for a {kind}; the model is a {self.content['kind']}")
+        if not 0 < coverage < 1:
+            raise ValueError(f"coverage must be in (0, 1), got {coverage!r}")
+        scores, weight = (self.arrays.get(f"conformity.{name}") for name in ("scores", "weight"))
+        if scores is None:
+            raise ValueError("the model knows no errors of rows that were not trained on; calibrate it, then save it")
+        found = [conformal_quantile(of_output, coverage, weight) for of_output in scores.T]
+        if max(found) == math.inf:
+            needed = rows_needed(coverage)
+            raise ValueError(f"coverage={coverage:g} needs the errors of {needed} rows that were not trained on")
+        return np.array(found)
+
+    def raw(self, X):
         """Return what the ensemble predicts, before targets are scaled back or logits turned into probabilities."""
-        x = self.encode(X)
-        parts = [x[i : i + rows_at_once] for i in range(0, max(len(x), 1), rows_at_once)]
-        evaluate = partial(ensemble, self.constant, self.weights, self.content["featurizer"], self.theta)
-        return np.concatenate([evaluate(part) for part in parts])
+        return evaluated(self.learners, self.encode(X))
 
     def encode(self, X):
         """Return the inputs as the learners see them: scaled, with marks for missing values, categories as 0 and 1."""
@@ -259,6 +326,78 @@ def scaled_back(raw, kind, scale, shift):
     return np.clip(values, -np.finfo(float).max, np.finfo(float).max)
 
 
+def spread_inputs(plain, location):
+    """Return what the spread depends on: encoded columns without what an encoding adds to them, and the location."""
+    return np.concatenate([plain, np.clip(location, -FARTHEST_LOCATION, FARTHEST_LOCATION)], axis=1)
+
+
+def law(likelihood, options, scaler, location, other):
+    """Return the kind of distribution, and its parameters in the user's units by name.
+
+    ``scaler`` says how targets are scaled: kind, scale and shift. ``other`` is the logarithm of the scale or the shape.
+    """
+    kind, scale, shift = scaler
+    other = np.exp(np.clip(other, -MOST_LOG_SCALE, MOST_LOG_SCALE))
+    if kind == "log":
+        mean = scaled_back(location, kind, scale, shift)
+        gamma = likelihood == "GammaLikelihood"
+        return ("Gamma", {"mu": mean, "shape": other}) if gamma else ("NegativeBinomial", {"mu": mean, "size": other})
+    parameters = {"loc": scale * location + shift, "scale": scale * other}
+    if likelihood == "StudentTLikelihood":
+        return "StudentT", {"df": np.full(location.shape, options["df"]), **parameters}
+    return "LogNormal" if kind == "logs" else "Normal", parameters
+
+
+def moments(kind, parameters):
+    """Return the means and standard deviations of distributions.
+
+    >>> moments("NegativeBinomial", {"mu": 2.0, "size": 4.0})
+    (2.0, 1.7320508075688772)
+    """
+    first, *_, last = parameters.values()
+    with np.errstate(over="ignore"):
+        if kind == "LogNormal":
+            mean = np.exp(first + last**2 / 2)
+            return mean, mean * np.sqrt(np.expm1(last**2))
+        if kind == "StudentT":
+            return parameters["loc"], last * np.sqrt(first / (first - 2))
+    if kind in ("Gamma", "NegativeBinomial"):
+        return first, np.sqrt(first) * np.sqrt((kind == "NegativeBinomial") + first / last)
+    return first, last
+
+
+def conformal_quantile(scores, coverage, weight=None):
+    """Return the ⌈(n + 1) · coverage⌉-th smallest of n scores, NaN left out; infinite if there are too few.
+
+    With weights it is the smallest score such that it and those below it have the part ``coverage`` of all weight, that
+    of a new row included, which is taken to have the mean weight.
+
+    >>> conformal_quantile([3.0, 1.0, 2.0, 4.0], 0.6)
+    3.0
+    >>> conformal_quantile([3.0, 1.0, 2.0, 4.0], 0.9)
+    inf
+    """
+    values = np.asarray(scores, float)
+    weights = np.ones(len(values)) if weight is None else np.asarray(weight, float)
+    kept = ~np.isnan(values) & (weights > 0)
+    values, weights = values[kept], weights[kept]
+    if len(values) < rows_needed(coverage):
+        return math.inf
+    order = np.argsort(values, kind="stable")
+    below = np.cumsum(weights[order])
+    wanted = coverage * (below[-1] + below[-1] / len(values)) * (1 - ROUNDING)
+    return float(values[order[min(int(np.searchsorted(below, wanted)), len(values) - 1)]])
+
+
+def rows_needed(coverage):
+    """Return the fewest scores whose conformal quantile is finite.
+
+    >>> [rows_needed(coverage) for coverage in (0.5, 0.9, 0.95, 0.99)]
+    [1, 9, 19, 99]
+    """
+    return math.ceil(coverage / (1 - coverage) * (1 - ROUNDING))
+
+
 def waves(frequencies, phases, values, xp=np):
     """Return sines, then cosines, of values at some frequencies; ``xp`` is NumPy or like it, here and below."""
     angles = values[:, None] * frequencies + phases
@@ -291,6 +430,13 @@ ENCODINGS = {
     "spline": lambda own, values, xp=np: steps(own["knots"], values, xp),
     "cycles": lambda own, values, xp=np: waves(own["frequencies"], own["phases"], values, xp),
 }
+
+
+def evaluated(learners, x, rows_at_once=1024):
+    """Return what an ensemble predicts for encoded rows: ``learners`` are description, constant, weights, theta."""
+    description, constant, weights, theta = learners
+    parts = [x[i : i + rows_at_once] for i in range(0, max(len(x), 1), rows_at_once)]
+    return np.concatenate([ensemble(constant, weights, description, theta, part) for part in parts])
 
 
 def ensemble(constant, weights, description, theta, x):

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,22 +27,12 @@ def predict(options: argparse.Namespace) -> None:
 
     table_format(options.output)  # which refuses names of other formats
     model = load(options.model)
-    if options.probabilities and not hasattr(model, "classes_"):
-        raise CommandError("--probabilities is for classifiers; the model is a regressor")
+    check_kind(model, options)
     form = reading.Format.of(options).reading(*text_columns(model))
     content = reading.piped(options.table) if options.keep else None  # kept tables are read twice
     frame = reading.read_table(options.table, form, content)
     X = inputs_of(model, frame, options.table, options.decimal)
-    values = np.asarray(model.predict(X))
-    if values.ndim == 1:
-        name = model.target_names_[0] if model.target_names_ else "target"
-        found = {f"predicted_{name}": values}
-    else:
-        names = model.target_names_ or [str(k) for k in range(values.shape[1])]
-        found = {f"predicted_{name}": values[:, k] for k, name in enumerate(names)}
-    if options.probabilities:
-        probabilities = model.predict_proba(X)
-        found.update({f"probability_{c}": probabilities[:, k] for k, c in enumerate(model.classes_)})
+    found = predicted_columns(model, X, options)
     predictions = tables.pd.DataFrame(found, index=frame.index)
     if options.keep:
         clash = [name for name in found if name in frame.columns]
@@ -51,6 +42,55 @@ def predict(options: argparse.Namespace) -> None:
         frame = reading.read_table(options.table, form, content)
         predictions = tables.pd.concat([frame, predictions], axis=1)
     write_table(predictions, options.output)
+
+
+def check_kind(model: Any, options: argparse.Namespace) -> None:
+    """Raise an error if predictions of a regressor are asked of a classifier, or the reverse."""
+    if hasattr(model, "classes_"):
+        this, other, instead = "classifier", "regressors", {"interval": "; give --set", "std": "; give --probabilities"}
+    else:
+        this, other, instead = "regressor", "classifiers", {"set": "; give --interval", "probabilities": ""}
+    for name, hint in instead.items():
+        if getattr(options, name) not in (None, False):
+            raise CommandError(f"--{name} is for {other}; the model is a {this}{hint}")
+
+
+def predicted_columns(model: Any, X: Any, options: argparse.Namespace) -> dict[str, np.ndarray]:
+    """Return what is predicted, by the names of the columns that are written."""
+    values = np.asarray(model.predict(X))
+    if hasattr(model, "classes_"):
+        name = model.target_names_[0] if model.target_names_ else "target"
+        found = {f"predicted_{name}": values}
+        if options.probabilities:
+            found.update(by_name([f"probability_{label}" for label in model.classes_], model.predict_proba(X)))
+        if options.set is not None:
+            sets = asked(f"--set {options.set:g}", lambda: model.predict_set(X, options.set))
+            found.update(by_name([f"set_{label}" for label in model.classes_], sets))
+        return found
+    names = model.target_names_ or (["target"] if model.single_output_ else [str(k) for k in range(model.n_outputs_)])
+    levels = [f"_{level:g}" for level in model.loss_.level] if np.ndim(getattr(model.loss_, "level", 0.0)) else [""]
+    found = by_name([f"predicted_{name}{level}" for name in names for level in levels], values)
+    if options.interval is not None:
+        bounds = asked(f"--interval {options.interval:g}", lambda: model.predict_interval(X, options.interval))
+        for end, values in zip(("low", "high"), bounds, strict=True):
+            found.update(by_name([f"{name}_{end}" for name in names], values))
+    if options.std:
+        values = asked("--std", lambda: model.predict_dist(X).std())
+        found.update(by_name([f"{name}_std" for name in names], values))
+    return found
+
+
+def asked(option: str, predict: Callable[[], Any]) -> Any:
+    """Return what an option asks of a model; if it does not know, say of which option."""
+    try:
+        return predict()
+    except ValueError as error:
+        raise CommandError(f"{option}: {error}") from error
+
+
+def by_name(names: list[str], values: np.ndarray) -> dict[str, np.ndarray]:
+    """Return the columns of values by their names."""
+    return dict(zip(names, values.reshape(len(values), -1).T, strict=True))
 
 
 def text_columns(model: Any) -> list[str]:
@@ -79,8 +119,8 @@ def inputs_of(model: Any, frame: Any, name: str, decimal: str) -> Any:
 
 def evaluate(options: argparse.Namespace) -> None:
     """Compare predictions with the truth in a table."""
-    from ..estimators.metrics import evaluate as measure
     from . import reading, tables
+    from .measures import measures
 
     model = load(options.model)
     target = options.target or model.target_names_
@@ -95,7 +135,7 @@ def evaluate(options: argparse.Namespace) -> None:
     X, y = inputs_of(model, frame, options.table, options.decimal), truth[target[0]] if len(target) == 1 else truth
     as_text = hasattr(model, "classes_") and model.classes_.dtype.kind in "OU"
     y = tables.labels_of(y, "classification" if hasattr(model, "classes_") else "regression", as_text)
-    found = measure(model, X, y)
+    found = measures(model, X, y)
     if options.report is not None:
         from ..plotting import report
 
@@ -132,7 +172,9 @@ def export(options: argparse.Namespace) -> None:
 
     model = load(options.model)
     if options.to == "onnx":
-        print(to_onnx(model, options.output, options.dtype))
+        print(to_onnx(model, options.output, options.dtype, options.coverage))
+    elif options.coverage is not None:
+        raise CommandError("--coverage is for ONNX; the NumPy predictor is told when it predicts")
     else:
         check_folder(options.output, options.model)
         print("\n".join(map(str, to_numpy(model, options.output))))

@@ -16,6 +16,7 @@ FLAGS: tuple[tuple[str, type, str], ...] = (
     ("n_estimators", int, "stages of boosting at the most (default: while validation improves)"),
     ("learning_rate", float, "boosting rate in (0, 1] (default: by the number of rows)"),
     ("loss", str, "squared_error, pseudo_huber, quantile, poisson, gamma or tweedie"),
+    ("distribution", str, "also predict a spread: normal, lognormal, student_t, gamma or negative_binomial"),
     ("featurizer", str, "mlp, resnet, rbf, fourier or bspline (default mlp)"),
     ("width", int, "units per layer (default: by the number of rows)"),
     ("depth", int, "hidden layers (default 2)"),
@@ -116,6 +117,11 @@ def parser() -> Parser:
     part.add_argument("-o", "--output", default="-", help=text)
     part.add_argument("--keep", action="store_true", help="keep the columns of the table beside the predictions")
     part.add_argument("--probabilities", action="store_true", help="add the probability of each class")
+    text = "add intervals that hold the truth of this part of the rows, e.g. 0.9: TARGET_low and TARGET_high"
+    part.add_argument("--interval", type=coverage, metavar="COVERAGE", help=text)
+    part.add_argument("--std", action="store_true", help="add the standard deviation of the truth: TARGET_std")
+    text = "add which classes are in sets that hold the true one of this part of the rows, e.g. 0.9: set_CLASS"
+    part.add_argument("--set", type=coverage, metavar="COVERAGE", help=text)
     part = add("evaluate", "Compare predictions with the truth in a table", ("model", "table"), ("report",))
     part.add_argument("--target", action="append", help="target column (default: that of training); repeat for more")
     part.add_argument("--json", action="store_true", help="print JSON")
@@ -127,6 +133,8 @@ def parser() -> Parser:
     part.add_argument("--to", choices=("onnx", "numpy"), default="onnx", help="what to write (default: onnx)")
     part.add_argument("-o", "--output", required=True, help="the ONNX file, or a folder for the NumPy predictor")
     part.add_argument("--dtype", choices=("float32", "float64"), default="float32", help="precision of the ONNX model")
+    text = "also write the ends of intervals, or label sets, that hold the truth of this part of the rows to ONNX"
+    part.add_argument("--coverage", type=coverage, help=text)
     part = add("demo", "Train on the paper's three 2D tasks and draw a picture", writes=("picture",))
     part.add_argument("--picture", default="demo.png", help="where to write the picture (default: demo.png)")
     part.add_argument("--seed", type=seed, default=0, help="seed of data and training (default: 0)")
@@ -158,12 +166,16 @@ def train(part: argparse.ArgumentParser) -> None:
     part.add_argument("--checkpoint", metavar="FILE", help=text)
     text = "also write a page with metrics and pictures, on rows held out from training where there are enough"
     part.add_argument("--report", metavar="HTML", help=text)
+    text = "leave rows of the training table out of a regressor's model file, which --std of predict may need"
+    part.add_argument("--no-training-rows", action="store_true", help=text)
     part.add_argument("--quiet", action="store_true", help="no progress, no summary")
     group = part.add_argument_group("settings of the model")
     for name, kind, meaning in FLAGS:
         group.add_argument(f"--{name.replace('_', '-')}", type=kind, help=meaning)
     text = "predict this quantile, in (0, 1), e.g. 0.9: --loss quantile of that level"
     group.add_argument("--quantile", type=float, metavar="LEVEL", help=text)
+    text = "predict several quantiles, e.g. 0.05,0.5,0.95"
+    group.add_argument("--quantiles", type=levels, metavar="LEVELS", help=text)
     text = "--loss tweedie of this power, in (1, 2) (default 1.5)"
     group.add_argument("--tweedie-power", type=float, metavar="POWER", help=text)
     text = "any other parameter of the estimator, e.g. --set inherit=0.8"
@@ -175,6 +187,26 @@ def seed(text: str) -> int:
     if not text.isascii() or not text.isdecimal() or int(text[:20]) >= 1 << 32:
         raise argparse.ArgumentTypeError(f"must be a whole number from 0 to 4294967295, got {text!r}")
     return int(text)
+
+
+def coverage(text: str) -> float:
+    """Return a coverage; raise an error that argparse shows if it is none."""
+    try:
+        part = float(text)
+    except ValueError:
+        part = math.nan
+    if not 0 < part < 1:
+        raise argparse.ArgumentTypeError(f"must be a number between 0 and 1, such as 0.9, got {text!r}")
+    return part
+
+
+def levels(text: str) -> list[float]:
+    """Return the levels of several quantiles; raise an error that argparse shows if they are none."""
+    try:
+        return [float(level) for level in text.split(",")]
+    except ValueError:
+        message = f"must be numbers with commas between them, such as 0.05,0.5,0.95, got {text!r}"
+        raise argparse.ArgumentTypeError(message) from None
 
 
 def seconds(text: str) -> float:

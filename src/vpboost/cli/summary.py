@@ -42,6 +42,7 @@ def summary(content: dict[str, Any], arrays: dict[str, np.ndarray]) -> str:
         "inputs": f"{content['n_features_in']}" + brief_list(content["feature_names"]),
         "outputs": f"{weights.shape[2]}" + brief_list(content["classes"] or content["target_names"]),
         "loss": content["loss"]["type"],
+        **what_is_known(content, arrays),
         "learners": f"{best} of {len(loss)} stages, {size} numbers: {featurizer['type']}"
         + (f" ({shape})" if shape else ""),
         **({"chains": f"{len(others) + first}, {n_learners} learners in all"} if others else {}),
@@ -51,6 +52,20 @@ def summary(content: dict[str, Any], arrays: dict[str, np.ndarray]) -> str:
     if len(arrays["scores"]):
         lines["validation"] = f"{sparkline(arrays['scores'])} best {float(arrays['best_score']):.4g}"
     return "\n".join(f"{name + ':':<15}{one_line(text)}" for name, text in lines.items())
+
+
+def what_is_known(content: dict[str, Any], arrays: dict[str, np.ndarray]) -> dict[str, str]:
+    """Return what a file says of a model's errors: distribution, rows that tell intervals by, rows of the fit."""
+    found = {}
+    if "spread" in content:
+        options = content["spread"]["likelihood"]["options"]
+        numbers = "".join(f", {name} {value:g}" for name, value in options.items())
+        found["distribution"] = f"{content['parameters']['distribution']}{numbers}"
+    if "conformity.scores" in arrays:
+        found["intervals by"] = f"errors of {len(arrays['conformity.scores'])} rows not trained on"
+    if "evidence.rows" in arrays:
+        found["rows inside"] = f"{len(arrays['evidence.rows'])} of the training table, encoded, with their targets"
+    return found
 
 
 def one_line(text: str) -> str:

@@ -59,7 +59,7 @@ def train(options: argparse.Namespace) -> None:
             model.fit(*data, **validation, resume_from=resume)
     except CheckpointError as error:
         raise CommandError(f"{error}; delete it, or name another --checkpoint, to begin anew") from error
-    save(model, options.output)
+    save(model, options.output, not options.no_training_rows)
     try:
         if options.report is not None:
             shown = held_out or data
@@ -71,14 +71,14 @@ def train(options: argparse.Namespace) -> None:
         raise KeyboardInterrupt
 
 
-def save(model: Any, path: str) -> None:
+def save(model: Any, path: str, training_rows: bool) -> None:
     """Save a model; if its place is gone, somewhere else: training may have taken long."""
     try:
-        model.save_model(path)
+        model.save_model(path, training_rows=training_rows)
     except OSError as error:
         kept = Path(tempfile.mkdtemp(prefix="vpboost-"), "model.vpboost")
         try:
-            model.save_model(kept)
+            model.save_model(kept, training_rows=training_rows)
         finally:
             with contextlib.suppress(OSError):  # not empty, if all went well
                 kept.parent.rmdir()
@@ -151,18 +151,22 @@ def new_model(options: argparse.Namespace, task: str) -> Any:
 
 def loss_of(options: argparse.Namespace, task: str) -> dict[str, Any]:
     """Return the parameter ``loss``, if the command line gives one."""
-    name = parameters_of(options).get("loss")
+    name, distribution = (parameters_of(options).get(parameter) for parameter in ("loss", "distribution"))
     forms = (
         ("--quantile", "quantile", losses.Quantile, options.quantile),
+        ("--quantiles", "quantile", losses.Quantile, options.quantiles),
         ("--tweedie-power", "tweedie", losses.Tweedie, options.tweedie_power),
     )
     given = [form for form in forms if form[3] is not None]
-    if task == "classification" and (given or name not in (None, "log_loss")):
-        flag = given[0][0] if given else f"--loss {name}"
+    if task == "classification" and (given or distribution is not None or name not in (None, "log_loss")):
+        flag = given[0][0] if given else "--distribution" if distribution is not None else f"--loss {name}"
         raise CommandError(f"{flag} is for regressions, and this is a classification; see --task")
     if task == "regression" and name is not None and name not in REGRESSION_LOSSES:
         known, hint = ", ".join(REGRESSION_LOSSES), did_you_mean(str(name), REGRESSION_LOSSES)
         raise CommandError(f"--loss must be one of {known} (for a level give --quantile), got {name!r}{hint}")
+    if distribution is not None and (given or name is not None):
+        flag = given[0][0] if given else "--loss"
+        raise CommandError(f"--distribution {distribution} brings its own loss; leave out {flag}")
     for flag, kind, loss, number in given:
         if len(given) > 1 or name not in (None, kind):
             raise CommandError(f"{flag} {number} goes with --loss {kind} alone; leave out the other loss")
@@ -217,9 +221,9 @@ def find_task(y: Any, options: argparse.Namespace) -> str:
     """
     if options.task != "auto":
         return options.task
-    numbers = (options.quantile, options.tweedie_power)
-    loss_given = parameters_of(options).get("loss") not in (None, "log_loss") or numbers != (None, None)
-    if y.ndim == 2 or loss_given:
+    given, asked = parameters_of(options), (options.quantile, options.quantiles, options.tweedie_power)
+    loss_given = given.get("loss") not in (None, "log_loss") or any(number is not None for number in asked)
+    if y.ndim == 2 or loss_given or given.get("distribution") is not None:
         return "regression"
     if not tables.is_number(y):
         way_out = "or give --task classification if these are names of classes"

@@ -286,16 +286,22 @@ class BaseVPBoost(Differentiable, Calibrating, Chains):
         """Prepare what predicts: NumPy for few rows, XLA for many."""
         self._light, self._accurate = LightEnsemble.of(self.ensemble_), AccurateEnsemble(self.ensemble_)
 
-    def save_model(self, path: Any) -> None:
+    def save_model(self, path: Any, training_rows: bool = True) -> None:
         """Write the fitted model to one file, for :func:`vpboost.load_model`.
 
         Parameters
         ----------
         path : str or Path
             The file, replaced if it exists; a crash while writing leaves the old one.
+        training_rows : bool, default=True
+            Whether the file of a regressor holds up to 600 rows of the fit, encoded, and their targets. A loaded model
+            needs them for ``predict(X, return_std=True)``, ``predict_uncertainty`` and, without a ``distribution``,
+            ``predict_dist``, and for nothing else. Leave them out where your data are nobody else's business.
         """
         check_is_fitted(self)
-        save_model(self, path)
+        if not isinstance(training_rows, bool | np.bool_):
+            raise ValueError(f"training_rows must be True or False, got {training_rows!r}")
+        save_model(self, path, bool(training_rows))
 
     @property
     def feature_importances_(self) -> np.ndarray:

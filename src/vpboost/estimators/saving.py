@@ -22,7 +22,7 @@ from ..files.spread import spread_parts
 from .restoring import FORMAT, VERSION, model_from
 
 
-def save_model(estimator: Any, path: Any) -> None:
+def save_model(estimator: Any, path: Any, training_rows: bool = True) -> None:
     """Write a fitted estimator to one file; a crash while writing leaves the old file as it was.
 
     Parameters
@@ -31,6 +31,8 @@ def save_model(estimator: Any, path: Any) -> None:
         A fitted estimator.
     path : str or Path
         The file, replaced if it exists.
+    training_rows : bool, default=True
+        Whether the file of a regressor holds rows of the fit (see ``BaseVPBoost.save_model``).
 
     Notes
     -----
@@ -38,7 +40,7 @@ def save_model(estimator: Any, path: Any) -> None:
     Nor are callbacks and optimiser, metric or random-state objects, which predictions do not need.
     """
     writable(path)  # known before anything is done
-    content, arrays = to_parts(estimator)
+    content, arrays = to_parts(estimator, training_rows)
     data = pack(content, arrays)
     check_readable(estimator, content, data)
     dropped = [name for name in content["not_saved"] if name != "callbacks"]
@@ -63,8 +65,8 @@ def check_readable(estimator: Any, content: dict[str, Any], data: bytes) -> None
         raise ValueError(f"this model cannot be saved: {error}") from error
 
 
-def to_parts(model: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Return a fitted estimator as JSON and arrays."""
+def to_parts(model: Any, training_rows: bool = True) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Return a fitted estimator as JSON and arrays, with what tells ignorance or without."""
     kind = type(model).__name__
     ours = type(model).__module__.startswith("vpboost.estimators.")  # what a subclass adds would be lost
     if not ours or not hasattr(model, "boosted_"):
@@ -75,7 +77,7 @@ def to_parts(model: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     encoder, encoder_arrays = encoder_parts(model.input_encoder_)
     scaler, scaler_arrays = scaler_parts(model.target_scaler_)
     spread = None if getattr(model, "_spread", None) is None else spread_parts(*model._spread)
-    evidence, evidence_arrays = evidence_parts(getattr(model, "_evidence", None))
+    evidence, evidence_arrays = evidence_parts(getattr(model, "_evidence", None) if training_rows else None)
     classes, class_type = stored_classes(getattr(model, "classes_", None))
     content = {
         **{"format": FORMAT, "version": VERSION, "library": __version__, "kind": kind},

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from .. import distributions
+from .. import distributions, predictor
 from ..core.boosting import boost
 from ..core.ensemble import Ensemble, averaged
 from ..core.records import Stage
@@ -65,8 +65,6 @@ TRAINING = Training(max_steps=20, inherit=0.5)
 TRUST_REGION = TrustRegion(reg_lambda=1e-2, rate=0.1)
 #: Degrees of freedom that are tried.
 DEGREES = (2.5, 3.0, 4.0, 5.0, 7.0, 10.0, 15.0, 30.0, 100.0)
-#: Locations that are inputs are cut off here, in spreads of y.
-FARTHEST = 8.0
 
 
 class Spread(NamedTuple):
@@ -97,7 +95,7 @@ class Honest(NamedTuple):
 def spread_inputs(encoder: InputEncoder, encoded: np.ndarray, location: np.ndarray) -> np.ndarray:
     """Return what the spread depends on: the columns without what an encoding adds to them, and the location."""
     plain = encoded[:, : encoder.n_plain] if encoded.ndim == 2 else np.zeros((len(encoded), 0))
-    return np.concatenate([plain, np.clip(location, -FARTHEST, FARTHEST)], axis=1)
+    return predictor.spread_inputs(plain, location)
 
 
 def learn_spread(likelihood: Likelihood, rows: Honest, seed: int, engine: str) -> Spread:
@@ -199,14 +197,6 @@ def likeliest_move(likelihood: Likelihood, rows: Honest, raw: np.ndarray, n_step
 
 def law_of(likelihood: Likelihood, scaler: TargetScaler, location: np.ndarray, other: np.ndarray) -> Any:
     """Return the distributions in the user's units, of parameters of shape (n_rows, n_outputs)."""
-    other = np.exp(np.clip(other, -15, 15))
-    if isinstance(likelihood, GammaLikelihood):
-        return distributions.Gamma(scaler.inverse(location), other)
-    if isinstance(likelihood, NegativeBinomialLikelihood):
-        return distributions.NegativeBinomial(scaler.inverse(location), other)
-    scale, middle = scaler.scale_ * other, scaler.scale_ * location + scaler.shift_
-    if scaler.kind == "logs":
-        return distributions.LogNormal(middle, scale)
-    if isinstance(likelihood, StudentTLikelihood):
-        return distributions.StudentT(np.full(middle.shape, likelihood.df), middle, scale)
-    return distributions.Normal(middle, scale)
+    scaling = scaler.kind, scaler.scale_, scaler.shift_
+    kind, parameters = predictor.law(type(likelihood).__name__, vars(likelihood), scaling, location, other)
+    return getattr(distributions, kind)(**parameters)

@@ -77,7 +77,7 @@ class Uncertain:
         if self._evidence is None:
             raise ValueError(
                 f"how sure the model is can be told of tables with {MOST_COLUMNS} encoded columns at the most, and not "
-                "of models from files of earlier versions; use predict_interval"
+                "of models from files of earlier versions or saved with training_rows=False; use predict_interval"
             )
         if self._ignorance is None:
             self._ignorance = Ignorance(self._evidence)

@@ -43,10 +43,11 @@ class Graph:
             self.constants.append(numpy_helper.from_array(np.asarray(value, dtype or self.dtype), name))
         return name
 
-    def __call__(self, operator: str, *inputs: str, domain: str = "", **attributes: Any) -> str:
-        """Add an operation."""
+    def __call__(self, operator: str, *inputs: str, domain: str = "", n_results: int = 1, **attributes: Any) -> str:
+        """Add an operation; return the name of its result, the first one if it has several."""
         name = f"vpboost/{operator.lower()}_{len(self.nodes)}"
-        self.nodes.append(helper.make_node(operator, list(inputs), [name], domain=domain, **attributes))
+        results = [name, *(f"{name}_{i}" for i in range(1, n_results))]
+        self.nodes.append(helper.make_node(operator, list(inputs), results, domain=domain, **attributes))
         return name
 
     def cast(self, value: str, dtype: str) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 #: Names of the input of numbers and of the outputs.
-TAKEN = {"X", "prediction", "label", "probabilities"}
+TAKEN = {"X", "prediction", "std", "low", "high", "label", "probabilities", "set"}
 
 
 def input_names(names: list[str]) -> list[str]:

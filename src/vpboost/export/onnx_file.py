@@ -10,14 +10,15 @@ import numpy as np
 from .._version import __version__
 from ..files.atomic import file_name, write_file
 from ..files.describe import describe_featurizer, named_arrays
-from ..predictor import FARTHEST, MOST_LOG
+from ..predictor import FARTHEST
 from ..tables.encoder import InputEncoder
 from .learners import ensemble
-from .names import input_names, label_tensor, require_valid
+from .names import input_names, require_valid
+from .outputs import classify, regress
 from .plain import check_known
 
 
-def to_onnx(model: Any, path: Any, dtype: str = "float32") -> Path:
+def to_onnx(model: Any, path: Any, dtype: str = "float32", coverage: float | None = None) -> Path:
     """Write a fitted estimator as an ONNX model.
 
     Parameters
@@ -28,6 +29,9 @@ def to_onnx(model: Any, path: Any, dtype: str = "float32") -> Path:
         The file.
     dtype : {"float32", "float64"}, default="float32"
         Precision of inputs, learners and outputs. Inputs are scaled in double precision in any case.
+    coverage : float, optional
+        In (0, 1): also write the outputs ``low`` and ``high``, as ``predict_interval`` returns them for this coverage,
+        or ``set`` of a classifier, as ``predict_set`` does.
 
     Returns
     -------
@@ -43,8 +47,10 @@ def to_onnx(model: Any, path: Any, dtype: str = "float32") -> Path:
     empty or not valid text, "category" is put before it, and a number after it should that be taken, too. The model's
     metadata entry "columns" says, in JSON, which column or columns each input stands for.
 
-    Outputs: ``prediction`` of a regressor, shaped as ``predict`` returns it; ``label`` and ``probabilities`` of a
-    classifier. Labels that are dates are written as text, durations as whole numbers of their unit.
+    Outputs: ``prediction`` of a regressor, shaped as ``predict`` returns it (several quantiles in order along the last
+    axis), and with a ``distribution`` ``std``, the standard deviation; ``label`` and ``probabilities`` of a classifier.
+    Labels that are dates are written as text, durations as whole numbers of their unit. What ``return_std`` adds for
+    ignorance is not exported: it takes rows of the fit, of which none is in the file.
     """
     try:
         import onnx
@@ -59,15 +65,18 @@ def to_onnx(model: Any, path: Any, dtype: str = "float32") -> Path:
     description = describe_featurizer(model.ensemble_.featurizers)
     if dtype == "float64" and "ConvNet" in str(description):
         raise ValueError("dtype='float64' is not for the ConvNet featurizer: ONNX runtimes convolve in float32 only")
+    if coverage is not None:
+        model._known_conformity(coverage)  # or an error says what is wrong
     if dtype == "float32":
         warn_of_single_precision(model)
     graph = Graph(dtype)
     names = names_of_columns(model)
-    raw = raw_output(graph, model, encode(graph, model.input_encoder_, names), description)
+    x = encode(graph, model.input_encoder_, names)
+    raw = raw_output(graph, model, x, description)
     if hasattr(model, "classes_"):
-        classify(graph, model.classes_, raw)
+        classify(graph, model, raw, coverage)
     else:
-        scale_back(graph, model, raw)
+        regress(graph, model, x, raw, coverage)
     facts = {"kind": type(model).__name__, "vpboost": __version__}
     if len(model.input_encoder_.shape_) == 1:
         facts["columns"] = json.dumps(columns_of_inputs(model.input_encoder_, names))
@@ -156,31 +165,3 @@ def raw_output(graph: Any, model: Any, x: str, description: dict) -> str:
     shape = encoder.shape_ if len(encoder.shape_) > 1 else (len(encoder.sources_),)
     weights, constant = np.asarray(fitted.weights, float), np.asarray(fitted.constant, float)
     return graph.cast(ensemble(graph, x, shape, constant, weights, description, theta), "float64")
-
-
-def scale_back(graph: Any, model: Any, raw: str) -> None:
-    """Declare a regressor's output, in the user's units."""
-    scaler = model.target_scaler_
-    if scaler.kind == "logs" or model.loss_.n_parameters > 1:
-        raise ValueError("ONNX is written of models that predict one number for each target, not a lognormal mean")
-    values = raw
-    if scaler.kind == "log":
-        values = graph("Exp", graph("Clip", raw, *(graph.constant(end, "float64") for end in (-MOST_LOG, MOST_LOG))))
-    # shifted first, by a number of order one: onnxruntime takes a number for zero that is so in single precision
-    values = graph("Add", values, graph.constant(scaler.shift_ / scaler.scale_, "float64"))
-    values = graph.cast(graph("Mul", values, graph.constant(scaler.scale_, "float64")), graph.dtype)
-    if model.single_output_:
-        graph.output("prediction", graph.reshape(values, [-1]), graph.dtype, ["rows"])
-    else:
-        graph.output("prediction", values, graph.dtype, ["rows", model.n_outputs_])
-
-
-def classify(graph: Any, classes: np.ndarray, raw: str) -> None:
-    """Declare a classifier's outputs."""
-    if len(classes) == 2:
-        raw = graph("Concat", graph("Sub", raw, raw), raw, axis=1)
-    probabilities = graph("Softmax", raw, axis=1)
-    labels, kind = label_tensor(classes)
-    label = graph("Gather", graph.constant(labels, kind), graph("ArgMax", probabilities, axis=1, keepdims=0))
-    graph.output("label", label, kind, ["rows"])
-    graph.output("probabilities", graph.cast(probabilities, graph.dtype), graph.dtype, ["rows", len(classes)])

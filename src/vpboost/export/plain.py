@@ -12,7 +12,9 @@ from ..files.describe import describe_featurizer, is_custom, kind_described
 def to_numpy(model: Any, folder: Any) -> list[Path]:
     """Write ``model.vpboost`` and ``predictor.py`` into a folder: all that predictions need, besides NumPy.
 
-    There, ``Predictor("model.vpboost").predict(X)`` gives the predictions of ``model``, in double precision.
+    There, ``Predictor("model.vpboost").predict(X)`` gives the predictions of ``model``, in double precision;
+    ``predict_proba``, ``predict_set`` and ``predict_interval`` are as the estimator's, ``predict_std`` and
+    ``predict_parameters`` are of the distribution that it predicts. No row of the fit is in the files.
 
     Parameters
     ----------
@@ -30,7 +32,7 @@ def to_numpy(model: Any, folder: Any) -> list[Path]:
     check_known(model)
     folder.mkdir(parents=True, exist_ok=True)
     saved, script = folder / "model.vpboost", folder / "predictor.py"
-    model.save_model(saved)
+    model.save_model(saved, training_rows=False)
     write_file(script, script_for(model).encode())
     return [saved, script]
 

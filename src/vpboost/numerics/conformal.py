@@ -5,13 +5,13 @@ whatever the law of the rows. So the ⌈(n + 1) c⌉-th smallest of n scores bou
 least, and, unless scores are equal, c + 1 / (n + 1) at the most.
 """
 
-import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-#: Products such as 100 × 0.07 are a little more than the whole numbers that they stand for.
-ROUNDING = 1e-12
+from ..predictor import conformal_quantile, rows_needed
+
+__all__ = ["Conformity", "conformal_quantile", "rows_needed"]
 
 
 class Conformity(NamedTuple):
@@ -35,35 +35,3 @@ class Conformity(NamedTuple):
         """Return the number of scores of the output that has the fewest, or of rows that have all of them."""
         known = ~np.isnan(self.scores) & (self.weight > 0)[:, None]
         return int(known.all(axis=1).sum() if simultaneous else known.sum(axis=0).min())
-
-
-def conformal_quantile(scores: Any, coverage: float, weight: Any = None) -> float:
-    """Return the ⌈(n + 1) · coverage⌉-th smallest of n scores, NaN left out; infinite if there are too few.
-
-    With weights it is the smallest score such that it and those below it have the part ``coverage`` of all weight, that
-    of a new row included, which is taken to have the mean weight.
-
-    >>> conformal_quantile([3.0, 1.0, 2.0, 4.0], 0.6)
-    3.0
-    >>> conformal_quantile([3.0, 1.0, 2.0, 4.0], 0.9)
-    inf
-    """
-    values = np.asarray(scores, float)
-    weights = np.ones(len(values)) if weight is None else np.asarray(weight, float)
-    kept = ~np.isnan(values) & (weights > 0)
-    values, weights = values[kept], weights[kept]
-    if len(values) < rows_needed(coverage):
-        return math.inf
-    order = np.argsort(values, kind="stable")
-    below = np.cumsum(weights[order])
-    wanted = coverage * (below[-1] + below[-1] / len(values)) * (1 - ROUNDING)
-    return float(values[order[min(int(np.searchsorted(below, wanted)), len(values) - 1)]])
-
-
-def rows_needed(coverage: float) -> int:
-    """Return the fewest scores whose conformal quantile is finite.
-
-    >>> [rows_needed(coverage) for coverage in (0.5, 0.9, 0.95, 0.99)]
-    [1, 9, 19, 99]
-    """
-    return math.ceil(coverage / (1 - coverage) * (1 - ROUNDING))
