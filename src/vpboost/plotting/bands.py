@@ -127,7 +127,7 @@ def plot_bands(
         name_below(ax, model, column, kind)
         ax.set_ylabel(subject(model, chosen))
     ax.set_title("Predicted bands")
-    ax.legend(frameon=False, fontsize=9)
+    ax.legend(frameon=False, fontsize=9, markerscale=1.6)
     return ax
 
 
