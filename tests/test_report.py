@@ -18,19 +18,20 @@ def test_report(regressor, frame, tmp_path):
     y = 3 * frame["a"] - frame["b"] ** 2
     page = plotting.report(regressor, frame, y, tmp_path / "report.html", title="a < b").read_text()
     assert "<h1>a &lt; b</h1>" in page
-    assert page.count("<img ") == 7
+    assert page.count("<img ") == 9
     assert not re.search(r"(src|href)='(?!data:)", page), "the page needs nothing from elsewhere"
     assert f"<b>{evaluate(regressor, frame, y)['r2']:.4g}</b>R²" in page
     images = VPBoostClassifier(n_estimators=2, max_steps=2, featurizer="convnet")
     X = np.random.default_rng(0).normal(size=(40, 18, 18))
     images.fit(X, np.arange(40) % 2)
-    assert plotting.report(images, X, np.arange(40) % 2, tmp_path / "images.html").read_text().count("<img ") == 4
+    assert plotting.report(images, X, np.arange(40) % 2, tmp_path / "images.html").read_text().count("<img ") == 5
     with pytest.raises(ValueError, match="fitted to images"):
         plotting.plot_input_gradients(images, X)
 
 
 def cells(page):
-    return re.findall(r"<tr><th>([^<]*)</th><td>([^<]*)</td><td>([^<]*)</td>", page)
+    """The table of scores, which comes before that of coverages."""
+    return re.findall(r"<tr><th>([^<]*)</th><td>([^<]*)</td><td>([^<]*)</td>", page.split("<h2>How sure")[0])
 
 
 def test_a_report_scores_every_output(outputs, unnamed, frame, tmp_path):

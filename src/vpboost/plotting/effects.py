@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..checks import check_count
 from ..predictor import is_missing
 from ..tables.frames import as_numbers, column_values, is_arrow, is_frame, is_times
-from .figures import BLUE, GREY, axes_or_new
+from .figures import BLUE, GREY, axes_or_new, some_places
 from .names import column_name, column_number, label_of, n_outputs, of_output, output_number, plain_text, subject
 
 #: Rows over which to average, rows to count levels in, and levels to show.
@@ -112,14 +112,11 @@ def plot_partial_dependence(
         return ax
     grid = grid_of(column_of(rows, column), kind, n_points)
     shown, ax = np.stack([predict(value) for value in grid]), axes_or_new(ax)
-    unit = ", days" if kind == "durations" else ""
-    places = [value / np.timedelta64(1, "D") for value in grid] if kind == "durations" else grid
+    places = as_places(grid, kind)
     ax.plot(places, shown[:, :: max(rows.shape[0] // 40, 1)], color=GREY, linewidth=0.5, alpha=0.4)
     ax.plot(places, shown.mean(axis=1), color=BLUE, linewidth=2)
-    if kind == "dates":
-        ax.tick_params(axis="x", rotation=30)
-    name = plain_text(column_name(model, column)) + unit
-    ax.set(xlabel=name, ylabel=subject(model, chosen), title="Partial dependence")
+    name_below(ax, model, column, kind)
+    ax.set(ylabel=subject(model, chosen), title="Partial dependence")
     return ax
 
 
@@ -137,8 +134,12 @@ def table_rows(model: Any, X: Any, most: int) -> Any:
         raise ValueError("X has no rows; a plot needs at least one")
     if n <= most:
         return table
-    some = np.linspace(0, n - 1, most).astype(int)
-    return table.iloc[some] if hasattr(table, "iloc") else table[some]
+    return taken(table, some_places(n, most))
+
+
+def taken(table: Any, places: Any) -> Any:
+    """Return rows of a table, or values of a column."""
+    return table.iloc[places] if hasattr(table, "iloc") else table[places]
 
 
 def column_of(table: Any, column: int) -> Any:
@@ -157,17 +158,39 @@ def kind_of(model: Any, values: Any, column: int) -> str:
     return {"datetime": "dates", "timedelta": "durations"}.get(model.input_encoder_.times_.get(column, ""), "numbers")
 
 
-def grid_of(values: Any, kind: str, n_points: int) -> Any:
-    """Return values over the range of a column, without the outermost 2% at either end."""
+def numbers_of(values: Any, kind: str) -> np.ndarray:
+    """Return a column as numbers, times as seconds; missing ones are NaN."""
     if kind == "numbers":
-        numbers = np.asarray(column_values(values), float)
-        low, high = np.nanquantile(numbers, [0.02, 0.98])
-        return np.linspace(*((low, high) if low < high else (np.nanmin(numbers), np.nanmax(numbers))), n_points)
-    times = as_numbers(column_values(values), {"dates": "datetime", "durations": "timedelta"}[kind], "of X")
-    low, high = np.nanquantile(times, [0.02, 0.98])
-    low, high = (low, high) if low < high else (np.nanmin(times), np.nanmax(times))
-    spans = (1e6 * np.linspace(low, high, n_points)).astype("timedelta64[us]")
+        return np.asarray(column_values(values), float)
+    return as_numbers(column_values(values), {"dates": "datetime", "durations": "timedelta"}[kind], "of X")
+
+
+def as_values(numbers: np.ndarray, kind: str) -> np.ndarray:
+    """Return numbers as values of a column of that kind."""
+    if kind == "numbers":
+        return numbers
+    spans = (1e6 * numbers).astype("timedelta64[us]")
     return spans if kind == "durations" else np.datetime64(0, "us") + spans
+
+
+def as_places(values: np.ndarray, kind: str) -> np.ndarray:
+    """Return where on an axis values are: durations in days."""
+    return values / np.timedelta64(1, "D") if kind == "durations" else values
+
+
+def name_below(ax: Axes, model: Any, column: int, kind: str) -> None:
+    """Write the name of a column below the axes, and its unit if it is one of durations."""
+    if kind == "dates":
+        ax.tick_params(axis="x", rotation=30)
+    ax.set_xlabel(plain_text(column_name(model, column)) + (", days" if kind == "durations" else ""))
+
+
+def grid_of(values: Any, kind: str, n_points: int) -> np.ndarray:
+    """Return values over the range of a column, without the outermost 2% at either end."""
+    numbers = numbers_of(values, kind)
+    low, high = np.nanquantile(numbers, [0.02, 0.98])
+    low, high = (low, high) if low < high else (np.nanmin(numbers), np.nanmax(numbers))
+    return as_values(np.linspace(low, high, n_points), kind)
 
 
 def with_column(rows: Any, column: int, values: Any) -> Any:
@@ -188,23 +211,43 @@ def with_column(rows: Any, column: int, values: Any) -> Any:
 
 def draw_levels(predict: Callable, values: Any, n_rows: int, ax: Axes | None) -> Axes:
     """Draw the mean and the middle 80% of predictions for the most frequent levels, the most frequent at the top."""
-    levels = [label_of(value) for value in column_values(values)]
-    if str(values.dtype).lower().startswith("bool"):  # nullable ones are read as numbers
-        levels = [{"0": "False", "1": "True"}.get(level, level) for level in levels]
-    counts = Counter(levels)
-    chosen = [level for level, _ in counts.most_common(MOST_LEVELS)]
-    ax = axes_or_new(ax, 1.5 + 0.27 * len(chosen))
+    levels = levels_of(values)
+    chosen = most_frequent(levels)
+    ax = axes_or_new(ax, height_for(chosen))
     for place, level in enumerate(chosen):
-        same = np.full(n_rows, levels.index(level))
-        found = predict(values.iloc[same] if hasattr(values, "iloc") else values[same])
+        found = predict(taken(values, np.full(n_rows, levels.index(level))))
         ax.plot(np.quantile(found, [0.1, 0.9]), [place, place], color="#9dbfe0", linewidth=5, solid_capstyle="butt")
         ax.plot(found.mean(), place, "o", color=BLUE)
+    name_levels(ax, levels, chosen)
+    ax.set_title("Partial dependence")
+    return ax
+
+
+def levels_of(values: Any) -> list[str]:
+    """Return the levels of a column as text."""
+    levels = [label_of(value) for value in column_values(values)]
+    if str(values.dtype).lower().startswith("bool"):  # nullable ones are read as numbers
+        return [{"0": "False", "1": "True"}.get(level, level) for level in levels]
+    return levels
+
+
+def most_frequent(levels: list[str]) -> list[str]:
+    """Return the levels to show, the most frequent first."""
+    return [level for level, _ in Counter(levels).most_common(MOST_LEVELS)]
+
+
+def height_for(chosen: list[str]) -> float:
+    """Return how high a figure with a line for each level is."""
+    return 1.5 + 0.27 * len(chosen)
+
+
+def name_levels(ax: Axes, levels: list[str], chosen: list[str]) -> None:
+    """Write levels, and how frequent they are, beside lines from the top; and how many there are if not all are."""
+    counts = Counter(levels)
     labels = [f"{plain_text(level, 24)} ({counts[level] / len(levels):.0%})" for level in chosen]
     ax.set_yticks(range(len(chosen)), labels)
     ax.set_ylim(len(chosen) - 0.5, -0.5)
-    left_out = "" if len(counts) <= MOST_LEVELS else f"\n({MOST_LEVELS} most frequent of {len(counts)})"
-    ax.set(title="Partial dependence", ylabel=left_out)
-    return ax
+    ax.set_ylabel("" if len(counts) <= MOST_LEVELS else f"\n({MOST_LEVELS} most frequent of {len(counts)})")
 
 
 def require_table(model: Any) -> None:

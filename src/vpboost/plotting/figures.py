@@ -31,6 +31,11 @@ def axes_or_new(ax: Any, height: float = 3.4) -> Axes:
     return ax
 
 
+def some_places(n: int, most: int) -> np.ndarray:
+    """Return so many of the places of n rows at the most, evenly spaced."""
+    return np.linspace(0, n - 1, min(n, most)).astype(int)
+
+
 def curve(ax: Axes, stages: np.ndarray, values: Any, colour: str, label: str) -> None:
     """Draw values by stage; a single one as a point, for it has no line."""
     ax.plot(stages, values, color=colour, label=label, marker="." if len(stages) == 1 else None)

@@ -9,6 +9,11 @@ from matplotlib.axes import Axes
 
 from .figures import missing_letters_allowed
 
+#: Outputs or classes of which all scores are shown; of more, so many of the worst and of the best.
+MOST_SCORES, EXTREMES = 50, 10
+#: Outputs of which all predictions are drawn; of more, the worst and the best.
+MOST_DRAWN = 4
+
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #1d2433; max-width: 1120px; margin: 2rem auto; padding: 0 1rem; }
 h1, h2, p, th, td { overflow-wrap: anywhere; }

@@ -1,4 +1,4 @@
-"""A report of one page: what the model is, how it was trained, how well it predicts and by what."""
+"""A report of one page: what the model is, how it was trained, how well it predicts, how sure it is and by what."""
 
 from html import escape
 from pathlib import Path
@@ -13,20 +13,18 @@ from ..estimators.metrics import Compared, compare, scores_of_classes, scores_of
 from ..files.atomic import write_file
 from .effects import plot_input_gradients, plot_partial_dependence
 from .figures import BLUE, axes_or_new, plot_diagnostics, plot_training, plot_trust_region
-from .html import facts_table, number, page, plots, scores_table
+from .html import EXTREMES, MOST_DRAWN, MOST_SCORES, facts_table, number, page, plots, scores_table
 from .names import column_name, n_outputs, names_of_outputs, output_name
 from .predictions import draw_confusion, draw_values
-
-#: Outputs or classes of which all scores are shown; of more, so many of the worst and of the best.
-MOST_SCORES, EXTREMES = 50, 10
-#: Outputs of which all predictions are drawn; of more, those of the two worst and the two best.
-MOST_DRAWN = 4
+from .sureness import how_sure
 
 
 def report(
     model: Any, X: Any, y: Any, path: Any = "report.html", title: str = "VPBoost model", about: str = "the data given"
 ) -> Path:
     """Write a page about a fitted model: its settings, its training, its metrics and predictions on data you give.
+
+    Its section "How sure is it?" compares nominal with observed coverage, or probabilities with what comes true.
 
     Parameters
     ----------
@@ -55,6 +53,7 @@ def report(
         scores(model, compared),
         "<h2>Predictions</h2>",
         plots(predictions(model, compared)),
+        *how_sure(model, X, compared),
         *inputs(model, X),
         "<h2>Training</h2>",
         plots([plot_training(model), plot_trust_region(model), plot_diagnostics(model)]),

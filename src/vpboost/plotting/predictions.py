@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from sklearn.utils.validation import check_is_fitted
 
 from ..estimators.metrics import Compared, compare
-from .figures import BLUE, GREY, ORANGE, axes_or_new
+from .figures import BLUE, GREY, ORANGE, axes_or_new, some_places
 from .names import n_outputs, names_of_outputs, output_name, output_number, plain_text
 
 MOST_POINTS = 5000
@@ -49,7 +49,7 @@ def draw_values(model: Any, compared: Compared, output: int, ax: Axes | None = N
     truth, prediction = (values[:, output] for values in compared)
     ends = [min(truth.min(), prediction.min()), max(truth.max(), prediction.max())]
     ax.plot(ends, ends, color=GREY, linewidth=0.8)
-    some = np.unique(np.linspace(0, len(truth) - 1, min(len(truth), MOST_POINTS)).astype(int))
+    some = some_places(len(truth), MOST_POINTS)
     ax.scatter(truth[some], prediction[some], s=9, alpha=0.5, color=BLUE, linewidths=0)
     name = plain_text(output_name(model, output))
     title = "Predictions" if n_outputs(model) == 1 else f"Predictions of {name}"
