@@ -4,6 +4,7 @@ import math
 from fractions import Fraction
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -173,11 +174,19 @@ def test_calibration_by_folds():
     assert sure._temperature > 0
 
 
+def test_folds_heed_the_names_of_outputs():
+    X = np.random.default_rng(0).uniform(-1, 1, size=(60, 2))
+    Y = pd.DataFrame({"a": X[:, 0], "b": 100 + 10 * X[:, 1]})
+    model = VPBoostRegressor(n_estimators=3, encoding="plain", engine="numpy", random_state=0).fit(X, Y)
+    found = [np.ptp(model.calibrate(X, y, cv=3).predict_interval(X[:1]), axis=0) for y in (Y, Y[["b", "a"]])]
+    np.testing.assert_allclose(*found)
+
+
 def test_folds_are_fitted_with_what_the_race_decided():
     X, y = law(60, np.random.default_rng(3))
     model = VPBoostRegressor(n_estimators=2, max_steps=2, engine="numpy", featurizer="rbf", warm_start=True).fit(X, y)
     assert model.race_
-    (test, other), *_ = model._by_others(X, y, y[:, None], None, 2)
+    (test, other), *_ = model._by_others(X, y[:, None], None, 2)
     assert not other.race_
     assert other.profile_._replace(rounds=0) == model.profile_._replace(rounds=0)
     assert len(test) == 30

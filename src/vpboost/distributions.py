@@ -26,9 +26,9 @@ class Distribution(abc.ABC):
         """Return the means."""
         return np.asarray(self.law.mean())
 
+    @abc.abstractmethod
     def std(self) -> np.ndarray:
-        """Return the standard deviations."""
-        return np.asarray(self.law.std())
+        """Return the standard deviations; not by way of variances, which may be no numbers where these are."""
 
     def quantile(self, q: Any) -> np.ndarray:
         """Return quantiles; of several levels ``q``, along a first axis."""
@@ -93,6 +93,10 @@ class Normal(Distribution):
         """The same as a frozen distribution of :mod:`scipy.stats`."""
         return stats.norm(self.loc, self.scale)
 
+    def std(self) -> np.ndarray:
+        """Return the standard deviations."""
+        return np.array(self.scale)
+
     def crps(self, y: Any) -> np.ndarray:
         """Return the continuous ranked probability score."""
         z = (y - self.loc) / self.scale
@@ -122,6 +126,10 @@ class LogNormal(Distribution):
     def law(self) -> Any:
         """The same as a frozen distribution of :mod:`scipy.stats`."""
         return stats.lognorm(self.scale, scale=np.exp(self.loc))
+
+    def std(self) -> np.ndarray:
+        """Return the standard deviations."""
+        return self.mean() * np.sqrt(np.expm1(np.square(self.scale)))
 
     def crps(self, y: Any) -> np.ndarray:
         """Return the continuous ranked probability score."""
@@ -154,6 +162,10 @@ class StudentT(Distribution):
         """The same as a frozen distribution of :mod:`scipy.stats`."""
         return stats.t(self.df, self.loc, self.scale)
 
+    def std(self) -> np.ndarray:
+        """Return the standard deviations."""
+        return self.scale * np.sqrt(self.df / (np.asarray(self.df) - 2))
+
     def crps(self, y: Any) -> np.ndarray:
         """Return the continuous ranked probability score."""
         z, df = (y - self.loc) / self.scale, np.asarray(self.df)
@@ -185,6 +197,10 @@ class Gamma(Distribution):
         """The same as a frozen distribution of :mod:`scipy.stats`."""
         return stats.gamma(self.shape, scale=self.mu / self.shape)
 
+    def std(self) -> np.ndarray:
+        """Return the standard deviations."""
+        return self.mu / np.sqrt(self.shape)
+
     def crps(self, y: Any) -> np.ndarray:
         """Return the continuous ranked probability score."""
         above = stats.gamma(self.shape + 1, scale=self.mu / self.shape).cdf(y)
@@ -214,6 +230,10 @@ class NegativeBinomial(Distribution):
     def law(self) -> Any:
         """The same as a frozen distribution of :mod:`scipy.stats`."""
         return stats.nbinom(self.size, self.size / (self.size + self.mu))
+
+    def std(self) -> np.ndarray:
+        """Return the standard deviations."""
+        return np.sqrt(self.mu) * np.sqrt(1 + self.mu / self.size)
 
     def logpdf(self, y: Any) -> np.ndarray:
         """Return the logarithms of the probabilities of ``y``."""

@@ -91,8 +91,9 @@ class BaseVPBoost(Differentiable, Calibrating, Chains):
             on from.
         dy : array of shape (n_samples, n_features) or (n_samples, n_outputs, n_features), optional
             Observed derivatives of y by the columns of X, in their units (of one output, a data frame like X will do);
-            NaN where one was not observed. For regressors with squared error: predictions are fitted to them, too, see
-            ``slope_weight``. Only values count on validation data.
+            NaN where one was not observed. For regressors with squared error (also with ``distribution`` "normal" or
+            "lognormal"): predictions are fitted to them, too, see ``slope_weight``. Only values count on validation
+            data.
 
         Returns
         -------
@@ -190,8 +191,9 @@ class BaseVPBoost(Differentiable, Calibrating, Chains):
     def _scaled(self, part: Part) -> Part:
         """Return a part with the targets that the loss sees."""
         prepared = self._for_holes(self.loss_).prepare_targets(part.target)
-        slopes = None if part.slopes is None else part.slopes / self.target_scaler_.scale_[:, None]
-        return part._replace(scaled=self.target_scaler_.transform(prepared, self.loss_.robust), slopes=slopes)
+        scaler = self.target_scaler_
+        slopes = None if part.slopes is None else scaler.transform_slopes(part.slopes, part.target)
+        return part._replace(scaled=scaler.transform(prepared, self.loss_.robust), slopes=slopes)
 
     def _facts(self, run: Run, seed: int) -> dict[str, Any]:
         return facts_of(run, self.get_params(deep=False), self.race_, seed)
