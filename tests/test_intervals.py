@@ -14,6 +14,7 @@ from sklearn.metrics import log_loss
 
 from models import PLAIN, QUICK
 from vpboost import ModelFileError, Quantile, VPBoostClassifier, VPBoostRegressor, load_model
+from vpboost.estimators import base
 from vpboost.estimators.calibration import MOST_NUMBERS, few_enough, spread_of
 from vpboost.estimators.label_sets import best_temperature
 from vpboost.estimators.loading import from_bytes
@@ -359,3 +360,27 @@ def test_quantiles_have_intervals_too():
     X, y = law(100, np.random.default_rng(1))
     low, high = VPBoostRegressor(**QUICK, loss=Quantile(0.9)).fit(X, y).predict_interval(X)
     assert (low < high).all()
+
+
+def test_several_quantiles_are_bounds_themselves():
+    X, y = law(60, np.random.default_rng(1))
+    model = VPBoostRegressor(**QUICK, loss=Quantile([0.1, 0.9])).fit(X, y)
+    with pytest.raises(ValueError, match="several quantiles, which are bounds themselves"):
+        model.predict_interval(X)
+    with pytest.raises(ValueError, match="no standard deviation; its predictions are bounds"):
+        model.predict(X, return_std=True)
+
+
+@pytest.mark.parametrize("distribution", [None, "normal"])
+def test_many_rows_are_told_in_parts(monkeypatch, distribution):
+    X, y = law(60, np.random.default_rng(1))
+    model = VPBoostRegressor(**QUICK, distribution=distribution).fit(X, y)
+
+    def told():
+        dist = model.predict_dist(X)
+        return [*model.predict_interval(X), *model.predict_uncertainty(X), dist.loc, dist.scale, model.predict(X)]
+
+    whole = told()
+    monkeypatch.setattr(base, "MANY_ROWS", 16)
+    for one, other in zip(whole, told(), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9)
