@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import vpboost
-from vpboost.engine import compilation, kept, program
+from vpboost.engine import compilation, kept, program, using
 
 FIT = """
 import sys, jax, numpy as np, vpboost
@@ -137,11 +137,12 @@ def test_a_file_is_whole_or_not_read(tmp_path):
 
 
 def test_the_oldest_programs_are_deleted_when_they_take_too_much(tmp_path):
-    for age, name in enumerate("abcd"):
+    names = [*(f"{letter}{kept.PROGRAM}" for letter in "abcd"), f"left{kept.UNFINISHED}", "the user's own"]
+    for age, name in enumerate(names):
         (tmp_path / name).write_bytes(bytes(100))
         os.utime(tmp_path / name, (1e9 - age, 1e9 - age))
     kept.delete_oldest(tmp_path, most_bytes=250)
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["a", "b"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == [*names[:2], names[-1]]
 
 
 def test_a_name_tells_all_that_machine_code_depends_on(monkeypatch):
@@ -208,3 +209,51 @@ def test_an_error_while_compiling_is_told_every_time(monkeypatch, tmp_path, nowh
     for _ in range(2):
         with pytest.raises(ValueError, match="no such thing"):
             failing(np.ones(3))
+
+
+def test_a_program_that_calls_back_into_python_is_not_kept(monkeypatch, tmp_path, nowhere):
+    """Another process would look for the function at an address of this one, and crash."""
+    monkeypatch.setenv("VPBOOST_CACHE", str(tmp_path))
+    seen = []
+
+    def talks(x):
+        jax.debug.callback(seen.append, x[0])
+        return 2 * x
+
+    def asks(x):
+        return jax.pure_callback(lambda x: np.asarray(x) + 1, x, x)
+
+    x = jax.numpy.ones(3)
+    for _ in range(2):
+        assert program(talks)(x)[0] == program(asks)(x)[0] == 2
+    jax.effects_barrier()
+    assert len(seen) == 2
+    assert not list(tmp_path.iterdir())
+
+
+def test_numbers_of_other_types_are_other_programs(monkeypatch, tmp_path, nowhere):
+    monkeypatch.setenv("VPBOOST_CACHE", str(tmp_path))
+    times = program(lambda x, n: x * n)
+    for engine in ("xla", "numpy"):
+        with using(engine):
+            found = [times(jax.numpy.ones(2, int), n).dtype.kind for n in (1, 1.0, True)]
+            assert found == ["i", "f", "i"]
+
+
+DEVICES = """
+import jax, jax.numpy as jnp, numpy as np, vpboost
+from vpboost.engine import program
+first, second = jax.devices()
+double = program(lambda x: 2 * x)
+for device in (first, second, first):
+    with jax.default_device(device):
+        assert double(np.ones(2)).devices() == double(jnp.ones(2)).devices() == {device}
+assert double(np.ones(2)).devices() == {first}
+"""
+
+
+@pytest.mark.slow
+def test_another_device_may_be_the_default(tmp_path):
+    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "VPBOOST_CACHE": str(tmp_path)}
+    run(DEVICES, env=os.environ | flags)
+    assert list(tmp_path.iterdir())

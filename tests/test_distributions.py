@@ -149,6 +149,7 @@ def test_laws_agree_with_their_samples(law):
     assert sample.shape == (20_000, 2)
     np.testing.assert_allclose(sample.mean(axis=0), law.mean(), rtol=0.05, atol=0.05)
     np.testing.assert_allclose(sample.std(axis=0), law.std(), rtol=0.15)
+    np.testing.assert_allclose(law.std(), law.law.std(), rtol=1e-12)
     low, high = law.interval(0.8)
     atol = 0.15 if isinstance(law, distributions.NegativeBinomial) else 0.01
     np.testing.assert_allclose(((sample >= low) & (sample <= high)).mean(axis=0), 0.8, atol=atol)
@@ -174,6 +175,20 @@ def test_density_sums_to_one_and_crps_is_its_integral(law):
             crps = quad(lambda t, one=one: one.cdf(t) ** 2, low, y[j])[0]
             crps += quad(lambda t, one=one: (1 - one.cdf(t)) ** 2, y[j], np.inf)[0]
         assert law.crps(y)[j] == pytest.approx(crps, rel=1e-6)
+
+
+@pytest.mark.parametrize("unit", [1e-200, 1e200])
+def test_spreads_of_tiny_and_huge_numbers(unit):
+    one, two = np.array([unit]), np.array([2.0])
+    laws = [
+        (distributions.Normal(0 * one, one), 1.0),
+        (distributions.LogNormal(np.log(one), two), np.exp(2) * np.sqrt(np.expm1(4))),
+        (distributions.StudentT(2 * two, one, one), np.sqrt(2)),
+        (distributions.Gamma(one, two), np.sqrt(0.5)),
+        (distributions.NegativeBinomial(one, two), np.sqrt(0.5) if unit > 1 else 1 / np.sqrt(unit)),
+    ]
+    for law, spread in laws:
+        assert law.std()[0] / unit == pytest.approx(spread)
 
 
 def test_laws_say_what_is_wrong():

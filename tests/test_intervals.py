@@ -4,6 +4,7 @@ import math
 from fractions import Fraction
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +14,7 @@ from sklearn.metrics import log_loss
 
 from models import PLAIN, QUICK
 from vpboost import ModelFileError, Quantile, VPBoostClassifier, VPBoostRegressor, load_model
+from vpboost.estimators import base
 from vpboost.estimators.calibration import MOST_NUMBERS, few_enough, spread_of
 from vpboost.estimators.label_sets import best_temperature
 from vpboost.estimators.loading import from_bytes
@@ -173,11 +175,19 @@ def test_calibration_by_folds():
     assert sure._temperature > 0
 
 
+def test_folds_heed_the_names_of_outputs():
+    X = np.random.default_rng(0).uniform(-1, 1, size=(60, 2))
+    Y = pd.DataFrame({"a": X[:, 0], "b": 100 + 10 * X[:, 1]})
+    model = VPBoostRegressor(n_estimators=3, encoding="plain", engine="numpy", random_state=0).fit(X, Y)
+    found = [np.ptp(model.calibrate(X, y, cv=3).predict_interval(X[:1]), axis=0) for y in (Y, Y[["b", "a"]])]
+    np.testing.assert_allclose(*found)
+
+
 def test_folds_are_fitted_with_what_the_race_decided():
     X, y = law(60, np.random.default_rng(3))
     model = VPBoostRegressor(n_estimators=2, max_steps=2, engine="numpy", featurizer="rbf", warm_start=True).fit(X, y)
     assert model.race_
-    (test, other), *_ = model._by_others(X, y, y[:, None], None, 2)
+    (test, other), *_ = model._by_others(X, y[:, None], None, 2)
     assert not other.race_
     assert other.profile_._replace(rounds=0) == model.profile_._replace(rounds=0)
     assert len(test) == 30
@@ -350,3 +360,27 @@ def test_quantiles_have_intervals_too():
     X, y = law(100, np.random.default_rng(1))
     low, high = VPBoostRegressor(**QUICK, loss=Quantile(0.9)).fit(X, y).predict_interval(X)
     assert (low < high).all()
+
+
+def test_several_quantiles_are_bounds_themselves():
+    X, y = law(60, np.random.default_rng(1))
+    model = VPBoostRegressor(**QUICK, loss=Quantile([0.1, 0.9])).fit(X, y)
+    with pytest.raises(ValueError, match="several quantiles, which are bounds themselves"):
+        model.predict_interval(X)
+    with pytest.raises(ValueError, match="no standard deviation; its predictions are bounds"):
+        model.predict(X, return_std=True)
+
+
+@pytest.mark.parametrize("distribution", [None, "normal"])
+def test_many_rows_are_told_in_parts(monkeypatch, distribution):
+    X, y = law(60, np.random.default_rng(1))
+    model = VPBoostRegressor(**QUICK, distribution=distribution).fit(X, y)
+
+    def told():
+        dist = model.predict_dist(X)
+        return [*model.predict_interval(X), *model.predict_uncertainty(X), dist.loc, dist.scale, model.predict(X)]
+
+    whole = told()
+    monkeypatch.setattr(base, "MANY_ROWS", 16)
+    for one, other in zip(whole, told(), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9)

@@ -301,6 +301,35 @@ def test_backends_agree_and_numpy_does_it_by_itself(data):
     np.testing.assert_allclose(other.predict(X), one.predict(X), atol=1e-6)
 
 
+def test_slopes_of_some_encoded_rows(data):
+    X, y, slopes = data
+    slopes = slopes.copy()
+    slopes[::3, 1] = np.nan
+    part = Part(X, y[:, None], np.arange(1.0, 41.0), y[:, None], slopes[:, None])
+    encoder, rows = InputEncoder("plain").fit(X, part.weight), np.array([7, 3, 30, 12])
+    before, after = (
+        part.take(rows).encoded(encoder, "float64").slopes,
+        part.encoded(encoder, "float64").take(rows).slopes,
+    )
+    order = np.lexsort([np.argmax(before.inputs[:, 3:], axis=1), before.row])
+    other = np.lexsort([np.argmax(after.inputs[:, 3:], axis=1), after.row])
+    for one, two in zip(before, after, strict=True):
+        np.testing.assert_array_equal(one[order], two[other])
+
+
+def test_distributions_take_slopes(data):
+    X, y, slopes = data
+    y, slopes = np.exp(y), np.exp(y)[:, None] * slopes
+    law = VPBoostRegressor(**QUICK, distribution="lognormal").fit(X, y, dy=slopes).predict_dist(X)
+    logs = VPBoostRegressor(**QUICK, distribution="normal").fit(X, np.log(y), dy=slopes / y[:, None]).predict_dist(X)
+    np.testing.assert_allclose(law.loc, logs.loc, atol=1e-8)
+    np.testing.assert_allclose(law.scale, logs.scale, rtol=1e-6)
+    blind = VPBoostRegressor(**QUICK, distribution="normal").fit(X, np.log(y)).predict_dist(X)
+    assert logs.scale.mean() < blind.scale.mean(), "models for other rows know the slopes, too"
+    with pytest.raises(ValueError, match="dy is for regression with loss='squared_error'; got loss=Gamma"):
+        VPBoostRegressor(**QUICK, distribution="gamma").fit(X, y, dy=slopes)
+
+
 @pytest.mark.parametrize("encoding", ["quantile", "spline"])
 def test_other_encodings_have_slopes_too(data, encoding):
     X, y, dy = data

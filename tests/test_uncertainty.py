@@ -193,7 +193,7 @@ def test_given_validation_rows_are_not_known():
 
 
 def test_errors_say_what_to_do():
-    with pytest.raises(ValueError, match="quantile has no standard deviation; use predict_interval"):
+    with pytest.raises(ValueError, match="quantiles has no standard deviation; use predict_interval"):
         VPBoostRegressor(**QUICK, loss="quantile").fit(X, X[:, 0]).predict(X, return_std=True)
     wide = RNG.normal(size=(60, MOST_COLUMNS + 1))
     with pytest.raises(ValueError, match="128 encoded columns at the most"):

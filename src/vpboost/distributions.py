@@ -25,11 +25,11 @@ class Distribution(abc.ABC):
 
     def mean(self) -> np.ndarray:
         """Return the means."""
-        return np.asarray(moments(type(self).__name__, vars(self))[0])
+        return np.array(moments(type(self).__name__, vars(self))[0])
 
     def std(self) -> np.ndarray:
         """Return the standard deviations."""
-        return np.asarray(moments(type(self).__name__, vars(self))[1])
+        return np.array(moments(type(self).__name__, vars(self))[1])
 
     def quantile(self, q: Any) -> np.ndarray:
         """Return quantiles; of several levels ``q``, along a first axis."""

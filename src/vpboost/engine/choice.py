@@ -113,7 +113,7 @@ def _interpreted(function: Callable, args: tuple) -> Carried | None:
     """Return the program of a function for arguments like these; None if NumPy cannot carry it out."""
     leaves, structure = jax.tree.flatten(args)
     kinds = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) if is_array(leaf) else leaf for leaf in leaves]
-    key = function, structure, tuple(kinds), jax.config.jax_enable_x64  # type: ignore[attr-defined]
+    key = function, structure, tuple([(type(kind), kind) for kind in kinds]), jax.config.jax_enable_x64  # type: ignore[attr-defined]
     try:
         found = _programs.get(key, NOT_YET)
     except TypeError:  # something in the arguments cannot be compared
@@ -151,9 +151,9 @@ def _executable(function: Callable, args: tuple, quickly: bool) -> Carried | Non
     It is read from disk if an earlier process has left it there.
     """
     leaves, structure = jax.tree.flatten(args)
-    if kept.folder() is None or not all(is_here(leaf) for leaf in leaves if is_array(leaf)):
+    if not (first_is_default() and kept.folder() and all(is_here(leaf) for leaf in leaves if is_array(leaf))):
         return None
-    kinds = tuple([(jax.typeof(leaf),) if is_array(leaf) else leaf for leaf in leaves])
+    kinds = tuple([(jax.typeof(leaf),) if is_array(leaf) else (type(leaf), leaf) for leaf in leaves])  # 1 is not 1.0
     key = function, structure, kinds, jax.config.jax_enable_x64, quickly  # type: ignore[attr-defined]
     try:
         with _one_at_a_time:  # profiles race side by side, and must not compile it twice
@@ -197,6 +197,12 @@ def _compiled(function: Callable, leaves: list, structure: Any, quickly: bool) -
 def on_device(run: Callable[[list[Any]], list[Any]], arrays: list[Any]) -> list[Any]:
     """Carry out a compiled program, which knows no arrays of NumPy's, nor of random keys."""
     return run([jax.random.key_data(array) if is_key(array) else jax.device_put(array) for array in arrays])
+
+
+def first_is_default() -> bool:
+    """Say whether the first device is where arrays of NumPy's go; another may have been told."""
+    told = jax.config.jax_default_device  # type: ignore[attr-defined]
+    return told is None or told == jax.devices()[0]
 
 
 def is_here(leaf: Any) -> bool:

@@ -23,6 +23,8 @@ VARIABLE = "VPBOOST_CACHE"
 #: Bytes that all programs may take; those used least recently are deleted.
 MOST_BYTES = 300_000_000
 DIGEST_BYTES = hashlib.sha256().digest_size
+#: How names of files end that are ours, and may be deleted: the user may have told a folder with other files in it.
+PROGRAM, UNFINISHED = ".vpboost-program", ".vpboost-unfinished"
 
 _told: list[Path] = []  #: the folder that the user has told, if any
 
@@ -65,12 +67,17 @@ def default_folder() -> Path:
 
 def processor() -> str:
     """Return what machine code depends on."""
+    return f"{platform.machine()} {abilities()}"
+
+
+@cache
+def abilities() -> str:
+    """Return what the processor is able to do."""
     try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        facts = next(line for line in lines if line.startswith(("flags", "Features")))
+        with open("/proc/cpuinfo") as lines:
+            return next(line for line in lines if line.startswith(("flags", "Features")))
     except (OSError, StopIteration):  # not Linux
-        facts = platform.processor()
-    return f"{platform.machine()} {facts}"
+        return platform.processor()
 
 
 def folder() -> Path | None:
@@ -110,12 +117,13 @@ Compiled = Callable[[Sequence[Any]], list[Any]]
 def compiled(lowered: Any, options: dict[str, Any]) -> Compiled | None:
     """Return a lowered program, from disk if it is there, as a function of a list of arrays; None if it cannot be kept.
 
-    The program must keep arguments that it does not use, and must be for the first device.
+    The program must keep arguments that it does not use, and must be for the first device. One that calls back into
+    Python (``jax.debug.print`` in a user's loss, say) is of this process alone: another one would crash.
     """
-    place, device = folder(), jax.devices()[0]
-    if place is None or device.platform != "cpu":
+    place, device, text = folder(), jax.devices()[0], lowered.as_text()
+    if place is None or device.platform != "cpu" or "callback" in text:
         return None
-    path = place / name_of(lowered.as_text(), options, device.client.platform_version)
+    path = place / name_of(text, options, device.client.platform_version)
 
     def compile_and_keep() -> Compiled:
         executable = lowered.compile(options or None).runtime_executable()
@@ -155,7 +163,7 @@ def name_of(text: str, options: dict[str, Any], version: str) -> str:
     threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     facts = jax.__version__, jaxlib.__version__, version, processor(), threads, os.environ.get("XLA_FLAGS", "")
     about = repr((facts, sorted(options.items())))
-    return hashlib.sha256(f"{about}\n{text}".encode()).hexdigest()
+    return hashlib.sha256(f"{about}\n{text}".encode()).hexdigest() + PROGRAM
 
 
 def carried_out_by(executable: Any) -> Compiled:
@@ -181,7 +189,7 @@ def read(path: Path) -> bytes | None:
 
 def write(path: Path, data: bytes) -> None:
     """Write a file whole or not at all, and delete old ones where there are too many."""
-    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+    with tempfile.NamedTemporaryFile(dir=path.parent, suffix=UNFINISHED, delete=False) as file:
         try:
             file.write(hashlib.sha256(data).digest() + data)
             file.close()
@@ -194,9 +202,10 @@ def write(path: Path, data: bytes) -> None:
 
 
 def delete_oldest(folder: Path, most_bytes: int = MOST_BYTES) -> None:
-    """Delete the oldest files of a folder until the rest take no more than so many bytes."""
+    """Delete the oldest programs of a folder until the rest take no more than so many bytes."""
     with contextlib.suppress(OSError):  # another process deletes as well
-        for file in sorted(folder.iterdir(), key=lambda file: file.stat().st_mtime, reverse=True):
+        ours = [file for file in folder.iterdir() if file.suffix in (PROGRAM, UNFINISHED)]
+        for file in sorted(ours, key=lambda file: file.stat().st_mtime, reverse=True):
             most_bytes -= file.stat().st_size
             if most_bytes < 0:
                 file.unlink()

@@ -1,7 +1,7 @@
 """What regressor and classifier share: checks, scaling, the fit and raw predictions."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -43,7 +43,7 @@ class BaseVPBoost(Differentiable, Calibrating, Chains):
     _with_first: bool = True  #: whether the first is averaged with them
     _light: LightEnsemble | None  #: the ensemble in NumPy; None if it cannot be
     _accurate: AccurateEnsemble  #: the ensemble for XLA
-    _importance_rows: Any  #: some training rows as the learners see them, until importances are computed
+    _importance_rows: Any = None  #: some training rows as the learners see them, until importances are computed
     _importances: np.ndarray | None  #: None until they are asked for
     profile_: Profile
     seed_: int
@@ -91,8 +91,9 @@ class BaseVPBoost(Differentiable, Calibrating, Chains):
             on from.
         dy : array of shape (n_samples, n_features) or (n_samples, n_outputs, n_features), optional
             Observed derivatives of y by the columns of X, in their units (of one output, a data frame like X will do);
-            NaN where one was not observed. For regressors with squared error: predictions are fitted to them, too, see
-            ``slope_weight``. Only values count on validation data.
+            NaN where one was not observed. For regressors with squared error (also with ``distribution`` "normal" or
+            "lognormal"): predictions are fitted to them, too, see ``slope_weight``. Only values count on validation
+            data.
 
         Returns
         -------
@@ -190,8 +191,9 @@ class BaseVPBoost(Differentiable, Calibrating, Chains):
     def _scaled(self, part: Part) -> Part:
         """Return a part with the targets that the loss sees."""
         prepared = self._for_holes(self.loss_).prepare_targets(part.target)
-        slopes = None if part.slopes is None else part.slopes / self.target_scaler_.scale_[:, None]
-        return part._replace(scaled=self.target_scaler_.transform(prepared, self.loss_.robust), slopes=slopes)
+        scaler = self.target_scaler_
+        slopes = None if part.slopes is None else scaler.transform_slopes(part.slopes, part.target)
+        return part._replace(scaled=scaler.transform(prepared, self.loss_.robust), slopes=slopes)
 
     def _facts(self, run: Run, seed: int) -> dict[str, Any]:
         return facts_of(run, self.get_params(deep=False), self.race_, seed)
@@ -310,8 +312,8 @@ class BaseVPBoost(Differentiable, Calibrating, Chains):
         Computed when first asked for, on some of the training rows.
         """
         check_is_fitted(self)
+        x = self._importance_rows  # before anything else: another thread may be done with them in the meantime
         if self._importances is None:
-            x = self._importance_rows
             slopes = np.abs(self.ensemble_.input_gradient(x)).mean(axis=(0, 1))
             share = (slopes * x.std(axis=0)).reshape(-1)
             if x.ndim == 2:
@@ -323,12 +325,15 @@ class BaseVPBoost(Differentiable, Calibrating, Chains):
     # --- predictions --------------------------------------------------------------------------------------------------
 
     def _raw(self, X: Any) -> np.ndarray:
+        parts = [self._raw_of(encoded) for encoded in self._encoded_parts(X)]
+        return np.concatenate(parts) if len(parts) > 1 else parts[0]
+
+    def _encoded_parts(self, X: Any) -> Iterator[np.ndarray]:
+        """Yield inputs, checked, as the learners see them; very many rows in parts."""
         inputs = self._known_inputs(X)
-        if inputs.shape[0] > MANY_ROWS and not isinstance(inputs, Table):
-            transform = self.input_encoder_.transform
-            parts = [self._accurate.predict(transform(part)) for part in chunks(inputs, MANY_ROWS)]
-            return np.concatenate(parts).astype(float)
-        return self._raw_of(self.input_encoder_.transform(inputs))
+        several = inputs.shape[0] > MANY_ROWS and not isinstance(inputs, Table)
+        for part in chunks(inputs, MANY_ROWS) if several else [inputs]:
+            yield self.input_encoder_.transform(part)
 
     def _raw_of(self, encoded: np.ndarray) -> np.ndarray:
         """Return raw predictions for encoded inputs."""

@@ -39,6 +39,7 @@ class Calibrating:
     _scores: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
     _heed: Callable[[np.ndarray, np.ndarray, np.ndarray], None]
     _raw_of: Callable[[np.ndarray], np.ndarray]
+    _plain: Callable[[np.ndarray], np.ndarray]
     input_encoder_: InputEncoder
     _conformity: Conformity | None = None  #: None if no row was set aside
     _temperature: float = 1.0  #: what raw predictions have been divided by, of a classifier
@@ -93,7 +94,7 @@ class Calibrating:
         check_count("cv", cv, 2)
         self._require_one_each(self._raw_of(self.input_encoder_.transform(take(inputs, rows[:1]))))
         found = []
-        for test, model in self._by_others(X, y, target, sample_weight, cv):
+        for test, model in self._by_others(X, target, sample_weight, cv):
             encoded = model.input_encoder_.transform(model._known_inputs(_safe_indexing(X, test)))
             raw = model._raw_of(encoded)
             found.append((test, model._scores(target[test], encoded, raw), raw))
@@ -102,19 +103,18 @@ class Calibrating:
         self._calibrate_by(target[test[kept]], scores[kept], raw[kept], weight[test[kept]])
         return self
 
-    def _by_others(
-        self, X: Any, y: Any, target: np.ndarray, sample_weight: Any, cv: int
-    ) -> Iterator[tuple[np.ndarray, Any]]:
+    def _by_others(self, X: Any, target: np.ndarray, sample_weight: Any, cv: int) -> Iterator[tuple[np.ndarray, Any]]:
         """Yield parts of the rows, and models with these settings that have not seen them."""
         if cv > len(target):
             raise ValueError(f"cv must be at most the number of rows, {len(target)}, got {cv}")
         if self._is_classifier and np.bincount(target, minlength=len(self.classes_)).min() < 2:
             raise ValueError("cv needs two rows of every class at least, so that no part of the rows has all of one")
         folds = (StratifiedKFold if self._is_classifier else KFold)(cv, shuffle=True, random_state=self.seed_ % 2**32)
+        y = self.classes_[target] if self._is_classifier else self._plain(target)  # outputs in the order of the fit
         for train, test in folds.split(np.zeros(len(target)), target if self._is_classifier else None):
             weight = None if sample_weight is None else np.asarray(sample_weight)[train]
             model = clone(self).set_params(**self._settled(), callbacks=None, verbose=0, warm_start=False)
-            yield test, model.fit(_safe_indexing(X, train), _safe_indexing(y, train), weight)
+            yield test, model.fit(_safe_indexing(X, train), y[train], weight)
 
     def _settled(self) -> dict[str, Any]:
         """Return what the race has decided, as parameters of another fit."""

@@ -10,8 +10,7 @@ from .. import losses
 from ..callbacks import TimeBudget
 from ..checks import check_one_of
 from ..distributions import Normal
-from ..numerics.rows import MANY_ROWS, chunks
-from ..tables.frames import Table
+from ..numerics.rows import chunks
 from .base import BaseVPBoost
 from .chains import Chain, n_kept, seed_of
 from .parts import Part
@@ -67,11 +66,8 @@ class Distributional(BaseVPBoost):
         if self._spread is None:
             mean, noise, ignorance = self.predict_uncertainty(X)
             return Normal(mean, np.hypot(noise, ignorance))
-        inputs = self._known_inputs(X)
-        several = inputs.shape[0] > MANY_ROWS and not isinstance(inputs, Table)
         found = []
-        for part in chunks(inputs, MANY_ROWS) if several else [inputs]:
-            encoded = self.input_encoder_.transform(part)
+        for encoded in self._encoded_parts(X):
             location = np.asarray(self._raw_of(encoded), float)
             found.append((location, self._others_of(self._spread, encoded, location)))
         location, others = (self._plain(np.concatenate(parts)) for parts in zip(*found, strict=True))

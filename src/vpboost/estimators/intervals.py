@@ -1,14 +1,12 @@
 """Intervals that hold the truth with a given probability, by conformal prediction."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from ..numerics.conformal import Conformity
-from ..numerics.rows import MANY_ROWS, chunks
-from ..tables.encoder import InputEncoder
-from ..tables.frames import Table
 from ..tables.scaling import TargetScaler
 
 
@@ -17,9 +15,9 @@ class Intervals:
 
     target_scaler_: TargetScaler
     n_outputs_: int
-    input_encoder_: InputEncoder
     _raw_of: Callable[[np.ndarray], np.ndarray]
-    _known_inputs: Callable[[Any], Any]
+    _encoded_parts: Callable[[Any], Iterator[np.ndarray]]
+    _in_order: Callable[[], bool]
     _plain: Callable[[np.ndarray], np.ndarray]
     _from_raw: Callable[[np.ndarray], np.ndarray]
     _centre: Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -62,19 +60,19 @@ class Intervals:
         """
         if not isinstance(simultaneous, bool | np.bool_):
             raise ValueError(f"simultaneous must be True or False, got {simultaneous!r}")
+        check_is_fitted(self)
+        if self._in_order():
+            raise ValueError("this model predicts several quantiles, which are bounds themselves: see predict")
         known = self._known_conformity(coverage, simultaneous)
         most = known.common_quantiles(coverage) if simultaneous else known.quantiles(coverage)
-        inputs = self._known_inputs(X)
-        several = inputs.shape[0] > MANY_ROWS and not isinstance(inputs, Table)
-        found = [self._bounds(part, most) for part in (chunks(inputs, MANY_ROWS) if several else [inputs])]
+        found = [self._bounds(encoded, most) for encoded in self._encoded_parts(X)]
         low, high = (np.concatenate(part) for part in zip(*found, strict=True))
         if self.target_scaler_.kind in ("log", "logs"):  # no target is negative
             low = np.maximum(low, 0.0)
         return self._plain(low), self._plain(high)
 
-    def _bounds(self, inputs: Any, most: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return intervals of checked inputs, where scores are so large at the most."""
-        encoded = self.input_encoder_.transform(inputs)
+    def _bounds(self, encoded: np.ndarray, most: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return intervals of encoded rows, where scores are so large at the most."""
         raw = self._raw_of(encoded)
         centre, sigma = self._centre(encoded, raw), self._sigma(encoded, raw)
         with np.errstate(over="ignore"):

@@ -15,6 +15,27 @@ MOST_SORTED = 20_000
 PRECISION = 2.0**34
 
 
+class Slopes(NamedTuple):
+    """Observed slopes of encoded rows (see :func:`slope_rows`)."""
+
+    inputs: np.ndarray  #: rows [x, v]
+    scaled: np.ndarray  #: (slopes, outputs), of scaled targets
+    weight: np.ndarray
+    row: np.ndarray  #: of the part, that each is of
+
+    @property
+    def learnt(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Inputs, targets and weights as the learners see them."""
+        return self.inputs, self.scaled, self.weight
+
+    def take(self, rows: np.ndarray) -> "Slopes":
+        """Return the slopes of some of the rows."""
+        place = np.full(max(self.row.max(initial=-1), rows.max(initial=-1)) + 1, -1)
+        place[rows] = np.arange(len(rows))
+        kept = np.flatnonzero(place[self.row] >= 0)
+        return Slopes(*(array[kept] for array in self.learnt), place[self.row[kept]])
+
+
 class Part(NamedTuple):
     """Some rows of the data."""
 
@@ -22,7 +43,7 @@ class Part(NamedTuple):
     target: np.ndarray  #: in the user's units, or numbers of classes
     weight: np.ndarray
     scaled: Any = None  #: targets as the loss sees them
-    slopes: Any = None  #: observed ∂y/∂x, (rows, outputs, columns), or None; of encoded parts, see :func:`slope_rows`
+    slopes: Any = None  #: observed ∂y/∂x, (rows, outputs, columns), or None; of encoded parts :class:`Slopes`
 
     @property
     def n_rows(self) -> int:
@@ -32,7 +53,7 @@ class Part(NamedTuple):
     @property
     def n_learnt(self) -> int:
         """The number of rows, and of slopes beside them once they are encoded."""
-        return self.n_rows + (0 if self.slopes is None else len(self.slopes.target))
+        return self.n_rows + (0 if self.slopes is None else len(self.slopes.row))
 
     @property
     def values(self) -> "Part":
@@ -41,7 +62,9 @@ class Part(NamedTuple):
 
     def take(self, rows: np.ndarray) -> "Part":
         """Return some of the rows."""
-        scaled, slopes = (None if part is None else part[rows] for part in (self.scaled, self.slopes))
+        scaled, slopes = None if self.scaled is None else self.scaled[rows], self.slopes
+        if slopes is not None:
+            slopes = slopes.take(rows) if isinstance(slopes, Slopes) else slopes[rows]
         return Part(take(self.inputs, rows), self.target[rows], self.weight[rows], scaled, slopes)
 
     def sample(self, most: int, seed: int) -> "Part":
@@ -66,7 +89,7 @@ class Part(NamedTuple):
         return self.inputs, self.scaled, self.weight
 
 
-def slope_rows(part: Part, encoder: InputEncoder, encoded: np.ndarray) -> Part:
+def slope_rows(part: Part, encoder: InputEncoder, encoded: np.ndarray) -> Slopes:
     """Return observed slopes of scaled targets as rows [x, v]: of encoded inputs x, along v as one column moves.
 
     It moves by its spread, so that slopes are of order one. Those not observed are left out, and those by a column that
@@ -79,7 +102,7 @@ def slope_rows(part: Part, encoder: InputEncoder, encoded: np.ndarray) -> Part:
     observed = slopes[row, :, column]
     if np.isinf(observed).any():
         raise ValueError("dy has values too large beside the spreads of X and y; rescale them")
-    return Part(np.concatenate([encoded[row], along[row, column]], axis=1), observed, part.weight[row], observed)
+    return Slopes(np.concatenate([encoded[row], along[row, column]], axis=1), observed, part.weight[row], row)
 
 
 def rounded(values: Any) -> Any:

@@ -10,7 +10,7 @@ from ..numerics.rows import MANY_ROWS
 from ..tables.frames import Table, column_names, in_order, is_frame
 from ..tables.streams import is_stream
 from .checks import unmasked
-from .parts import Part
+from .parts import Part, Slopes
 from .portfolio import is_auto
 
 #: What slope_weight="auto" means, over the number of inputs.
@@ -71,7 +71,7 @@ def check_slopes(dy: Any, X: Any, data: Part, loss: Loss | None) -> np.ndarray |
     return None if missing.all() else slopes
 
 
-def strengths(observed: Part, n_columns: int) -> np.ndarray | None:
+def strengths(observed: Slopes, n_columns: int) -> np.ndarray | None:
     """Return how strongly targets depend on each numeric column, by slopes observed (see ``slope_rows``).
 
     None if no slope by one of them is among them.

@@ -1,6 +1,6 @@
 """How sure predictions of a regressor are: noise, which more data would not reduce, and ignorance, which they would."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,7 +40,8 @@ class Uncertain:
     _sigma: Callable[[np.ndarray, np.ndarray], np.ndarray | None]
     _one_each: Callable[[np.ndarray], bool]
     _from_raw: Callable[[np.ndarray], np.ndarray]
-    _known_inputs: Callable[[Any], Any]
+    _encoded_parts: Callable[[Any], Iterator[np.ndarray]]
+    _in_order: Callable[[], bool]
     _evidence: Evidence | None = None  #: None where there are too many columns, or in files of earlier versions
     _ignorance: Ignorance | None = None  #: None until it is asked for
 
@@ -73,7 +74,8 @@ class Uncertain:
         """
         check_is_fitted(self)
         if isinstance(self.loss_, Quantile):
-            raise ValueError("a model of a quantile has no standard deviation; use predict_interval")
+            hint = "its predictions are bounds" if self._in_order() else "use predict_interval"
+            raise ValueError(f"a model of quantiles has no standard deviation; {hint}")
         if self._evidence is None:
             raise ValueError(
                 f"how sure the model is can be told of tables with {MOST_COLUMNS} encoded columns at the most, and not "
@@ -81,12 +83,15 @@ class Uncertain:
             )
         if self._ignorance is None:
             self._ignorance = Ignorance(self._evidence)
-        encoded = self.input_encoder_.transform(self._known_inputs(X))
+        found = [self._uncertainty_of(encoded, self._ignorance) for encoded in self._encoded_parts(X)]
+        return Uncertainty(*(self._plain(np.concatenate(parts)) for parts in zip(*found, strict=True)))
+
+    def _uncertainty_of(self, encoded: np.ndarray, ignorance: Ignorance) -> tuple[np.ndarray, ...]:
+        """Return predictions, noise and ignorance of encoded rows, each (rows, outputs)."""
         raw = self._raw_of(encoded)
         mean, predicted = self._centre(encoded, raw), self._sigma(encoded, raw)
-        noise = np.broadcast_to(self._ignorance.noise_of_outputs, mean.shape) if predicted is None else predicted
-        ignorance = self._ignorance(encoded[:, : self._evidence.rows.shape[1]], mean)
-        return Uncertainty(*(self._plain(np.array(part)) for part in (mean, noise, ignorance)))
+        noise = np.broadcast_to(ignorance.noise_of_outputs, mean.shape) if predicted is None else predicted
+        return mean, noise, ignorance(encoded[:, : self.input_encoder_.n_plain], mean)
 
     def _note(self, train: Part, held_out: Part | None, unseen: Ensemble, given: bool) -> None:
         """Keep some rows of a fit, and the errors of learners that have not seen those set aside."""

@@ -87,6 +87,11 @@ class TargetScaler:
             scaled = np.where(np.isnan(target), np.nan, scaled)
         return np.clip(scaled, -self.limit_, self.limit_) if robust else scaled
 
+    def transform_slopes(self, slopes: np.ndarray, target: np.ndarray) -> np.ndarray:
+        """Return derivatives of scaled targets from those of targets, (rows, outputs, columns); not for a log link."""
+        unit = self.scale_ * target if self.kind == "logs" else self.scale_
+        return slopes / unit[..., None]
+
     def _logs(self, target: np.ndarray) -> np.ndarray:
         """Return targets, or their logarithms where those are scaled."""
         if self.kind != "logs":
