@@ -358,6 +358,17 @@ def test_a_report_tells_coverage_and_widths(plain, normal, tmp_path):
 
 
 @pytest.mark.slow
+def test_a_report_of_laws_of_positive_numbers(tmp_path):
+    model = VPBoostRegressor(distribution="lognormal", **QUICK).fit(X, np.exp(y))
+    page = plotting.report(model, X_NEW, np.exp(Y_NEW), tmp_path / "r.html").read_text()
+    assert "alt='Input gradients'" not in page  # they are not known
+    assert f"<b>{model.predict_dist(X_NEW).crps(np.exp(Y_NEW)).mean():.4g}</b>CRPS" in page
+    page = plotting.report(model, X_NEW, Y_NEW, tmp_path / "r.html").read_text()
+    assert "<b>inf</b>negative log-likelihood" in page
+    assert "<b>–</b>CRPS" in page
+
+
+@pytest.mark.slow
 def test_a_report_tells_coverage_of_every_output(pair, tmp_path):
     truth = np.stack([Y_NEW, 10 * X_NEW[:, 1]], axis=1)
     text = section(plotting.report(pair, X_NEW, truth, tmp_path / "r.html").read_text())

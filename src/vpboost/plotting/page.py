@@ -147,7 +147,8 @@ def inputs(model: Any, X: Any) -> list[str]:
     """Return a section on how inputs act, for models of tables."""
     if len(model.input_encoder_.shape_) > 1:
         return []
-    axes = [plot_input_gradients(model, X)] if model.input_encoder_.numeric_ else []
+    known = getattr(model, "distribution", None) != "lognormal"  # whose mean depends on its spread, too
+    axes = [plot_input_gradients(model, X)] if known and model.input_encoder_.numeric_ else []
     axes += [plot_partial_dependence(model, X, int(j)) for j in np.argsort(-model.feature_importances_)[:2]]
     first = "" if hasattr(model, "classes_") or n_outputs(model) == 1 else f" on {escape(output_name(model, 0))}"
     return [f"<h2>Effects of inputs{first}</h2>", plots(axes)]
