@@ -318,7 +318,7 @@ def test_the_move_is_the_likeliest_factor():
     move = likeliest_move(losses.NormalLikelihood(), rows, raw)
     by_hand = 0.5 * np.log(np.average(target[:, 0] ** 2 * np.exp(-2 * raw[:, 0]), weights=rows.weight))
     np.testing.assert_allclose(move, by_hand, rtol=1e-9)
-    few = learn_spread(losses.NormalLikelihood(), rows.take(np.arange(20)), 0, "numpy")
+    few, _ = learn_spread(losses.NormalLikelihood(), rows.take(np.arange(20)), 0, "numpy")
     assert few.ensemble.n_learners == 0
     expected = 0.5 * np.log(np.average(target[:20, 0] ** 2, weights=rows.weight[:20]))
     np.testing.assert_allclose(few.ensemble.constant, expected, rtol=1e-8)

@@ -120,12 +120,16 @@ class Distributional(BaseVPBoost):
             np.concatenate([np.asarray(getattr(part, name)[:], float) for part, _ in honest])
             for name in ("inputs", "target", "scaled", "weight")
         )
-        predicted = location = np.concatenate([raw for _, raw in honest])
+        predicted = np.concatenate([np.asarray(raw, float) for _, raw in honest])
+        if len(honest) > 1 and self.target_scaler_.kind != "log":  # the errors of the mean of chains are smaller
+            predicted = np.where(np.isnan(scaled), predicted, scaled - self._left * (scaled - predicted))
+        location = predicted
         if family.likelihood is losses.NegativeBinomialLikelihood:  # of counts, which must not be scaled
             scaled, location = target, location + np.log(self.target_scaler_.scale_)
         rows = Honest(spread_inputs(self.input_encoder_, encoded, predicted), scaled, location, weight)
-        self._spread = learn_spread(family.likelihood(), rows, seed, run.plan.engine)
-        self._keep_scores(self._scores(target, encoded, predicted), weight)
+        self._spread, (place, others_of) = learn_spread(family.likelihood(), rows, seed, run.plan.engine)
+        law = law_of(self._spread.likelihood, self.target_scaler_, predicted[place], others_of)
+        self._keep_scores(np.abs(target[place] - law.mean()) / law.std(), weight[place])
 
     def _honest(
         self, run: Run, whole: Part | None, groups: np.ndarray, seed: int, others: list[Chain]

@@ -98,21 +98,31 @@ def spread_inputs(encoder: InputEncoder, encoded: np.ndarray, location: np.ndarr
     return predictor.spread_inputs(plain, location)
 
 
-def learn_spread(likelihood: Likelihood, rows: Honest, seed: int, engine: str) -> Spread:
-    """Return what best predicts the parameters but the location, for honest predictions of that."""
+class Judged(NamedTuple):
+    """Raw parameters but the location of some rows, by chains that have not learnt from them."""
+
+    place: np.ndarray  #: numbers of the rows
+    raw: np.ndarray
+
+
+def learn_spread(likelihood: Likelihood, rows: Honest, seed: int, engine: str) -> tuple[Spread, Judged]:
+    """Return what best predicts the parameters but the location, for honest predictions of that; honest ones of it."""
     rng = np.random.default_rng(seed)
-    rows = rows.take(np.sort(rng.permutation(len(rows.x))[:MOST_ROWS]))
-    if len(rows.x) < LEAST_ROWS:
+    chosen = np.sort(rng.permutation(len(rows.x))[:MOST_ROWS])
+    if len(chosen) < LEAST_ROWS:
         constant = best_constant(likelihood, rows)
-        return calibrated(likelihood, Ensemble.stack(constant, []), [(rows, np.tile(constant, (len(rows.x), 1)))])
-    chains, judged = [], []
+        judged = Judged(chosen, np.tile(constant, (len(chosen), 1)))
+        return calibrated(likelihood, Ensemble.stack(constant, []), rows, judged)
+    chains, found = [], []
     for chain in range(CHAINS):
-        order = rng.permutation(len(rows.x))
+        order = rng.permutation(chosen)
         n_aside = max(round(ASIDE * len(order)), 1)
-        train, aside = rows.take(np.sort(order[n_aside:])), rows.take(np.sort(order[:n_aside]))
+        place = np.sort(order[:n_aside])
+        train, aside = rows.take(np.sort(order[n_aside:])), rows.take(place)
         chains.append(boosted(likelihood, train, aside, seed + chain, engine))
-        judged.append((aside, chains[-1].predict(aside.x)))
-    return calibrated(likelihood, averaged(chains), judged)
+        found.append((place, chains[-1].predict(aside.x)))
+    judged = Judged(*(np.concatenate(arrays) for arrays in zip(*found, strict=True)))
+    return calibrated(likelihood, averaged(chains), rows, judged)
 
 
 def given_location(likelihood: Likelihood, rows: Honest) -> GivenLocation:
@@ -168,10 +178,9 @@ def sums_of(loss: Loss, raw: Array, target: Array, share: Array) -> tuple[Array,
     return share @ loss.value(raw, target), share @ derivatives[0], share @ derivatives[1]
 
 
-def calibrated(likelihood: Likelihood, ensemble: Ensemble, judged: list[tuple[Honest, np.ndarray]]) -> Spread:
+def calibrated(likelihood: Likelihood, ensemble: Ensemble, rows: Honest, judged: Judged) -> tuple[Spread, Judged]:
     """Return the spread moved, and with the degrees of freedom, that are likeliest for rows that it has not learnt."""
-    rows = Honest(*(np.concatenate(parts) for parts in zip(*(one for one, _ in judged), strict=True)))
-    raw = np.concatenate([raw for _, raw in judged])
+    rows, raw = rows.take(judged.place), judged.raw
     tried = [likelihood]
     if isinstance(likelihood, StudentTLikelihood):
         tried = [StudentTLikelihood(df) for df in DEGREES]
@@ -180,7 +189,8 @@ def calibrated(likelihood: Likelihood, ensemble: Ensemble, judged: list[tuple[Ho
     best = int(np.argmin(scores))
     with jax.enable_x64(True):
         constant = jnp.asarray(np.asarray(ensemble.constant, float) + moves[best])
-        return Spread(tried[best], Ensemble(constant, ensemble.featurizers, ensemble.weights))
+        spread = Spread(tried[best], Ensemble(constant, ensemble.featurizers, ensemble.weights))
+    return spread, Judged(judged.place, raw + moves[best])
 
 
 def likeliest_move(likelihood: Likelihood, rows: Honest, raw: np.ndarray, n_steps: int = 30) -> np.ndarray:
