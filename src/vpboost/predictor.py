@@ -351,8 +351,8 @@ def law(likelihood, options, scaler, location, other):
 def moments(kind, parameters):
     """Return the means and standard deviations of distributions.
 
-    >>> moments("NegativeBinomial", {"mu": 2.0, "size": 4.0})
-    (2.0, 1.7320508075688772)
+    >>> [float(moment) for moment in moments("Gamma", {"mu": 6.0, "shape": 4.0})]
+    [6.0, 3.0]
     """
     first, *_, last = parameters.values()
     with np.errstate(over="ignore"):
@@ -361,9 +361,9 @@ def moments(kind, parameters):
             return mean, mean * np.sqrt(np.expm1(last**2))
         if kind == "StudentT":
             return parameters["loc"], last * np.sqrt(first / (first - 2))
-    if kind in ("Gamma", "NegativeBinomial"):
-        return first, np.sqrt(first) * np.sqrt((kind == "NegativeBinomial") + first / last)
-    return first, last
+    if kind == "Gamma":
+        return first, first / np.sqrt(last)
+    return first, np.sqrt(first) * np.sqrt(1 + first / last) if kind == "NegativeBinomial" else last
 
 
 def conformal_quantile(scores, coverage, weight=None):
