@@ -257,3 +257,19 @@ def test_another_device_may_be_the_default(tmp_path):
     flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "VPBOOST_CACHE": str(tmp_path)}
     run(DEVICES, env=os.environ | flags)
     assert list(tmp_path.iterdir())
+
+
+def test_a_disk_that_is_full_or_gone_does_no_harm(monkeypatch, tmp_path, nowhere):
+    place = tmp_path / "programs"
+    monkeypatch.setenv("VPBOOST_CACHE", str(place))
+
+    def full(*paths):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(kept.os, "replace", full)
+        assert program(lambda x: x + 1)(np.ones(2))[0] == 2
+    assert place.exists()
+    assert not list(place.iterdir()), "no part of a file is left"
+    place.rmdir()
+    assert program(lambda x: x + 2)(np.ones(2))[0] == 3

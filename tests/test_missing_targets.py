@@ -210,3 +210,13 @@ def test_errors_name_what_is_missing(table):
         VPBoostRegressor(**QUICK, loss="gamma").fit(X, Z - 10)
     with pytest.raises(ValueError, match="y must be finite"):
         boost(X, Z, loss=losses.SquaredError(), featurizer=MLP)
+
+
+def test_holes_in_rows_that_calibrate_are_not_those_of_a_fit():
+    """A loss that cannot skip missing targets goes on with whole ones."""
+    X = np.random.default_rng(0).uniform(-1, 1, size=(60, 2))
+    model = VPBoostRegressor(**QUICK, loss=lambda p, t: jnp.sum((p - t) ** 2), warm_start=True).fit(X, X)
+    holes = X.copy()
+    holes[::2, 0] = np.nan
+    model.calibrate(X, holes)
+    assert model.set_params(n_estimators=model.n_estimators + 1).fit(X, X).n_iter_ > 0

@@ -183,11 +183,11 @@ class Calibrating:
                 f"the fit has set no rows aside to know its errors by; call calibrate(X, y) with {needed} rows or more "
                 "that it has not seen, or calibrate(X, y, cv=5) with those that it has"
             )
-        n = found.fewest(simultaneous)
+        n, whole = found.fewest(simultaneous), " with all their targets" if simultaneous else ""
         if n < needed:
             raise ValueError(
-                f"coverage={coverage:g} needs the errors of {needed} rows that were not trained on, known are those of "
-                f"{n}; call calibrate(X, y) with {needed} rows or more, or calibrate(X, y, cv=5) with "
+                f"coverage={coverage:g} needs the errors of {needed} rows{whole} that were not trained on, known are "
+                f"those of {n}; call calibrate(X, y) with {needed} rows or more, or calibrate(X, y, cv=5) with "
                 "those of the fit"
             )
         return found

@@ -111,6 +111,7 @@ class Checks(Settings):
             X, y, self._file_columns = read_stream(X, y, self._file_columns)
         inputs, target = self._check_inputs(X, reset), self._check_target(y, reset)
         self.target_names_ = names if reset else self.target_names_
+        self._has_holes = bool(np.isnan(target).any()) or (self._has_holes and not reset)
         if len(target) != inputs.shape[0]:
             raise ValueError(f"X and y must have as many rows, got {inputs.shape[0]} and {len(target)}")
         return Part(inputs, target, self._check_weight(sample_weight, y, len(target), "sample_weight"))
@@ -195,6 +196,7 @@ class Checks(Settings):
             inputs, target = self._check_inputs(X_val, reset=False), self._check_target(y_val, reset=False)
             if len(target) != inputs.shape[0]:
                 raise ValueError(f"X_val and y_val must have as many rows, got {inputs.shape[0]} and {len(target)}")
+            self._has_holes |= bool(np.isnan(target).any())
             return data, Part(inputs, target, self._check_weight(w_val, y_val, len(target), "sample_weight_val"))
         too_few = self.early_stopping_rounds == "auto" and data.n_rows < LEAST_ROWS[self._is_classifier]
         if self.early_stopping_rounds is None or too_few:

@@ -33,8 +33,7 @@ class Slopes(NamedTuple):
         place = np.full(max(self.row.max(initial=-1), rows.max(initial=-1)) + 1, -1)
         place[rows] = np.arange(len(rows))
         kept = np.flatnonzero(place[self.row] >= 0)
-        inputs, scaled, weight = (array[kept] for array in self.learnt)
-        return Slopes(inputs, scaled, weight, place[self.row[kept]])
+        return Slopes(self.inputs[kept], self.scaled[kept], self.weight[kept], place[self.row[kept]])
 
 
 class Part(NamedTuple):

@@ -151,7 +151,6 @@ class VPBoostRegressor(RegressorMixin, Intervals, Uncertain, Distributional):
             raise ValueError(
                 f"y must be smaller than {LARGEST:g} in size, got {np.nanmax(np.abs(target)):g}; rescale it"
             )
-        self._has_holes = bool(holes.any()) or (self._has_holes and not reset)
         if reset:
             self.single_output_ = target.ndim == 1
             self.n_outputs_ = 1 if target.ndim == 1 else target.shape[1]
