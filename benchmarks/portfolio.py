@@ -6,6 +6,7 @@
     VPBOOST_DATA=path/to/data python benchmarks/portfolio.py small    # what tables too small for a race should get
     VPBOOST_DATA=path/to/data python benchmarks/portfolio.py chains   # what the mean of several chains gains
     VPBOOST_DATA=path/to/data python benchmarks/portfolio.py large    # rough profiles on more rows than the study has
+    VPBOOST_DATA=path/to/data python benchmarks/portfolio.py races    # what shorter races on fewer rows choose
 
 Of every table, the test part of ``benchmarks/tables.py`` is set aside and never read. The rest (4,000 rows at the most)
 is split by seed into rows to fit, rows that early stopping and the race see, and rows that judge. Of every profile are
@@ -331,14 +332,53 @@ def chains(options: argparse.Namespace) -> None:
     print("geometric mean", dict(zip(ways, np.exp(np.mean(found, axis=0)).round(3).tolist(), strict=True)))
 
 
+class Chosen(Exception):
+    """Ends a fit when its profile is chosen."""
+
+
+def races(options: argparse.Namespace) -> None:
+    """Print what cheaper races choose: their mean regret among the profiles in use, and processor time."""
+    from vpboost.estimators import base, choosing
+
+    def end(self: Any, run: Any, *rest: Any) -> None:
+        raise Chosen(run.plan.profile)
+
+    for name, stub in (("_boost_chains", end), ("_smooth_choices", lambda *_: [])):
+        setattr(base.BaseVPBoost, name, stub)
+    names = {profile: name for name, profile in CANDIDATES.items() if profile in PORTFOLIO}
+    ways = [(rows, stages) for rows in (60_000, 1500, 1000) for stages in (10, 8, 6)]
+    found: dict[tuple[int, int], list[tuple[float, float]]] = {way: [] for way in ways}
+    for one in tried():
+        problem, seed = one.group, int(one.problem.split("(")[1][:-1])
+        known = {name: one.judge[name] for name in names.values() if name in one.judge}
+        if problem not in options.problems or len(known) < 4:
+            continue
+        kind, parts = parts_of(problem, seed)
+        for way in ways:
+            choosing.RACE_ROWS, choosing.PILOT_STAGES = ((way[0], 5000),) * 2, way[1]
+            estimator = VPBoostRegressor if kind == "regression" else VPBoostClassifier
+            began = time.process_time()
+            try:
+                estimator(random_state=seed).fit(*parts.fit, X_val=parts.val[0], y_val=parts.val[1])
+            except Chosen as ended:
+                chosen = names[ended.args[0]]
+                if chosen in known:
+                    regret = float(np.log(known[chosen] / min(known.values())))
+                    found[way].append((regret, time.process_time() - began))
+        print(problem, seed, {way: np.round(results[-1], 3).tolist() for way, results in found.items()}, flush=True)
+    for way, results in found.items():
+        print(way, "mean regret, seconds", np.mean(results, axis=0).round(4).tolist())
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("action", choices=("run", "choose", "estimate", "small", "chains", "large"))
+    actions = {"run": run, "choose": choose, "estimate": estimate, "small": small, "chains": chains, "large": large}
+    actions["races"] = races
+    parser.add_argument("action", choices=tuple(actions))
     parser.add_argument("--problems", nargs="+", default=KNOWN, metavar="PROBLEM")
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     parser.add_argument("--size", type=int, default=8)
     options = parser.parse_args()
-    actions = {"run": run, "choose": choose, "estimate": estimate, "small": small, "chains": chains, "large": large}
     actions[options.action](options)
 
 

@@ -37,9 +37,9 @@ class Intervals:
         They are by conformal prediction: predictions plus and minus a quantile of the errors on rows that were not
         trained on. After ``calibrate(X, y)`` with rows that the fit has not seen, coverage is exact, on average over
         such rows, whatever the model. Without, errors are those of the rows that the fit has set aside, for chains that
-        have not learnt from them: nearly exact (these rows have also decided when the chains end, but the mean of the
-        chains is better than each), and rather too wide than too narrow where ``refit_full`` lets later chains learn
-        from all rows.
+        have not learnt from them: nearly exact (these rows have also decided when the chains end; those that two chains
+        have set aside tell how much smaller the errors of their mean are), and rather too wide than too narrow where
+        ``refit_full`` lets later chains learn from all rows.
 
         Parameters
         ----------
