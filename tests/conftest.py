@@ -3,7 +3,9 @@ import os
 # Most of the suite's time is compilation of small programs: ask XLA for less optimisation, before JAX is imported.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 # And do not compile the same program twice: the processes of a run share what they compile.
-os.environ.setdefault("VPBOOST_CACHE", f"{os.path.dirname(__file__)}/../.pytest_cache/programs")
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", f"{os.path.dirname(__file__)}/../.pytest_cache/jax")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
 import jax
 import numpy as np

@@ -87,11 +87,13 @@ def test_options_that_xla_does_not_know_are_left_out(monkeypatch):
 
 @pytest.fixture
 def nowhere(monkeypatch):
-    """No folder that the user has told."""
+    """No folder that the user has told, and no cache of JAX's."""
+    jax.config.update("jax_enable_compilation_cache", False)
     monkeypatch.setattr(kept, "_told", [])
     kept.usable.cache_clear()
     yield
     kept.usable.cache_clear()
+    jax.config.update("jax_enable_compilation_cache", True)
 
 
 def test_the_default_folder_is_of_the_user_and_the_processor(monkeypatch, tmp_path, nowhere):
@@ -195,7 +197,9 @@ def test_a_program_from_disk_that_does_not_run_is_compiled_anew():
 def test_programs_are_left_to_jax_where_it_keeps_them(monkeypatch, tmp_path, nowhere):
     monkeypatch.setenv("VPBOOST_CACHE", str(tmp_path))
     assert kept.folder() == tmp_path
-    monkeypatch.setattr(kept.jax, "config", SimpleNamespace(jax_compilation_cache_dir="somewhere"))
+    monkeypatch.setattr(kept.jax, "config", SimpleNamespace(
+        jax_enable_compilation_cache=True, jax_compilation_cache_dir="somewhere"
+    ))  # fmt: skip
     assert kept.folder() is None
 
 

@@ -85,7 +85,8 @@ def folder() -> Path | None:
 
     Nor where JAX keeps them already: what it reads from disk cannot be written down again.
     """
-    if getattr(jax.config, "jax_compilation_cache_dir", None) is not None:
+    settings: Any = jax.config
+    if settings.jax_enable_compilation_cache and settings.jax_compilation_cache_dir is not None:
         return None
     if _told:
         return _told[0]
