@@ -74,7 +74,7 @@ def test_noise_is_seen_before_smooth_profiles_race():
     assert not any(profile.relevance for profile in model.race_)
 
 
-@pytest.mark.parametrize("metric", [None, "r2", "rmse"])
+@pytest.mark.parametrize("metric", [None, pytest.param("r2", marks=[pytest.mark.slow, pytest.mark.long]), "rmse"])
 def test_whole_fits_are_compared_by_loss_whatever_the_metric(metric, monkeypatch):
     """A response without noise, but with jumps, is not for smooth profiles."""
     monkeypatch.setattr(choosing, "CLEARLY", 0.0)

@@ -80,7 +80,7 @@ def test_several_quantiles(folder, capsys):
     expected = np.where(error > 0, levels * error, (levels - 1) * error).mean()
     assert measured["pinball_loss"] == pytest.approx(expected)
     assert measured["below 0.1"] < 0.3 < measured["below 0.5"] < 0.7 < measured["below 0.9"]
-    assert "--std: a model of a quantile has no standard deviation" in fail(
+    assert "--std: a model of quantiles has no standard deviation" in fail(
         capsys, "predict", folder / "levels", folder / "new.csv", "--std"
     )
 

@@ -88,12 +88,13 @@ def test_options_that_xla_does_not_know_are_left_out(monkeypatch):
 @pytest.fixture
 def nowhere(monkeypatch):
     """No folder that the user has told, and no cache of JAX's."""
-    jax.config.update("jax_enable_compilation_cache", False)
+    settings = jax.config
+    settings.update("jax_enable_compilation_cache", False)
     monkeypatch.setattr(kept, "_told", [])
     kept.usable.cache_clear()
     yield
     kept.usable.cache_clear()
-    jax.config.update("jax_enable_compilation_cache", True)
+    settings.update("jax_enable_compilation_cache", True)
 
 
 def test_the_default_folder_is_of_the_user_and_the_processor(monkeypatch, tmp_path, nowhere):

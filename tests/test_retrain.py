@@ -57,6 +57,8 @@ def test_learners_trained_again_together_are_better(boosted):
     np.testing.assert_array_equal(same.predict(X), again.predict(X))
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_task_1_gains_an_order_of_magnitude():
     data = datasets.task1()
     fit = boost(

@@ -44,7 +44,7 @@ class VPBoostRegressor(RegressorMixin, Intervals, Uncertain, Distributional):
     --------
     >>> import numpy as np
     >>> from vpboost import VPBoostRegressor
-    >>> X = np.random.default_rng(0).uniform(-1, 1, size=(150, 2))
+    >>> X = np.random.default_rng(0).uniform(-1, 1, size=(48, 2))
     >>> y = np.sin(3 * X[:, 0]) * X[:, 1]
     >>> model = VPBoostRegressor().fit(X, y)
     >>> bool(model.score(X, y) > 0.99)
