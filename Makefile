@@ -12,11 +12,11 @@ demo: $(READY)
 
 ## Run the tests, doctests included.
 test: $(READY)
-	$(BIN)/python -m pytest -n auto -m "not slow"
+	$(BIN)/python -m pytest -n auto --dist loadscope -m "not slow"
 
 ## The tests that take long: kills, threads, whole processes (which workers wait for), real data, experiments.
 test-slow: $(READY)
-	$(BIN)/python -m pytest -n 3 -m "slow and not long"
+	$(BIN)/python -m pytest -n 3 --dist loadscope -m "slow and not long"
 
 ## The few that take longest; continuous integration has no time for them.
 test-long: $(READY)

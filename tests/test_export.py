@@ -312,6 +312,8 @@ def test_what_cannot_be_exported_is_refused(tmp_path):
         to_onnx(VPBoostRegressor(**QUICK).fit(table(), table()[:, 0]), tmp_path / "model", "float16")
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_losses_of_your_own_can_be_exported(tmp_path):
     loss = losses.CustomLoss(lambda p, t: jnp.sum(jnp.log(jnp.cosh(p - t))), structure="diagonal")
     compare(VPBoostRegressor(**QUICK, loss=loss).fit(table(), table()[:, 0]), table(), tmp_path)

@@ -232,6 +232,8 @@ def test_encoders_know_the_kinds_of_columns():
     assert set(encoder.sources_) == {0}
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_large_frames_are_fitted(monkeypatch):
     """Above so many rows arrays are not copied; tables of several kinds always are."""
     for module in ("tables.encoder", "tables.rows", "estimators.parts"):

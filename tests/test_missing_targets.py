@@ -112,6 +112,8 @@ def test_every_sum_over_outputs_learns_from_targets_with_holes(table, loss):
     assert model.score(X, np.abs(Y) + 1) > 0.3
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_an_output_is_learnt_from_what_is_known_of_it(table):
     X, Y, Z = table
     model = VPBoostRegressor(engine="numpy", n_estimators=40, encoding="plain", n_chains=2).fit(X, Z)
