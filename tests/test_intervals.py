@@ -16,10 +16,8 @@ from models import PLAIN, QUICK
 from vpboost import ModelFileError, Quantile, VPBoostClassifier, VPBoostRegressor, load_model
 from vpboost.estimators import base
 from vpboost.estimators.calibration import MOST_NUMBERS, few_enough, spread_of
-from vpboost.estimators.intervals import shared_rows
 from vpboost.estimators.label_sets import best_temperature
 from vpboost.estimators.loading import from_bytes
-from vpboost.estimators.parts import Part
 from vpboost.export import to_onnx
 from vpboost.files.container import pack, unpack
 from vpboost.numerics.conformal import Conformity, conformal_quantile, rows_needed
@@ -386,24 +384,3 @@ def test_many_rows_are_told_in_parts(monkeypatch, distribution):
     monkeypatch.setattr(base, "MANY_ROWS", 16)
     for one, other in zip(whole, told(), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-9)
-
-
-def test_rows_that_two_parts_share_are_found():
-    inputs, target = np.arange(12.0).reshape(6, 2), np.arange(6.0)[:, None]
-    parts = [Part(inputs[rows], target[rows], np.ones(len(rows))) for rows in ([0, 1, 2], [2, 3, 0], [5, 2])]
-    assert shared_rows(parts).tolist() == [[[0, 2], [1, 0]], [[0, 0], [1, 2]], [[0, 2], [2, 1]]]
-    assert len(shared_rows(parts[:1])) == 0
-    other = Part(inputs[:3], target[3:], np.ones(3))  # the same inputs, other targets
-    assert len(shared_rows([parts[0], other])) == 0
-
-
-def test_errors_of_single_chains_are_those_of_their_mean_once_scaled():
-    rng = np.random.default_rng(3)
-    X = rng.uniform(-1, 1, size=(3500, 3))
-    y = np.sin(4 * X[:, 0]) * X[:, 1] + 0.05 * rng.normal(size=3500)
-    poor = {"n_estimators": 3, "width": 24, "max_steps": 10, "learning_rate": 0.9, "reg_lambda": 1e-8}  # differ much
-    model = VPBoostRegressor(**{**QUICK, **poor}, n_chains=4, random_state=0).fit(X[:700], y[:700])
-    assert 0.5 < model._left[0] < 0.95
-    errors, scores = y[700:] - model.predict(X[700:]), model._conformity.scores[:, 0]
-    ratio = np.sqrt(np.mean(scores**2) / np.mean(errors**2))
-    assert abs(ratio - 1) < 0.15 < ratio / model._left[0] - 1

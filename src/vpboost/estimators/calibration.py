@@ -42,7 +42,6 @@ class Calibrating:
     _plain: Callable[[np.ndarray], np.ndarray]
     input_encoder_: InputEncoder
     _conformity: Conformity | None = None  #: None if no row was set aside
-    _left: Any = 1.0  #: what part of the errors that the fit knows is left in those of its model, by output
     _temperature: float = 1.0  #: what raw predictions have been divided by, of a classifier
 
     def calibrate(self, X: Any, y: Any, sample_weight: Any = None, *, cv: int | None = None) -> Any:
@@ -150,12 +149,7 @@ class Calibrating:
             scores.append(self._scores(some.target, encoded, raw))
             weights.append(some.weight)
         if known:
-            self._left = self._left_by_averaging(known)
-            self._keep_scores(self._left * np.concatenate(scores), np.concatenate(weights))
-
-    def _left_by_averaging(self, parts: Sequence[tuple[Part, Ensemble]]) -> Any:
-        """Return what part of the errors of single chains, in size, is left in those of their mean."""
-        return 1.0
+            self._keep_scores(np.concatenate(scores), np.concatenate(weights))
 
     def _keep_scores(self, scores: np.ndarray, weight: np.ndarray) -> None:
         """Keep scores of rows by models that have not learnt from them; they tell the scale of each output's, too."""

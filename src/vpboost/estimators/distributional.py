@@ -120,10 +120,7 @@ class Distributional(BaseVPBoost):
             np.concatenate([np.asarray(getattr(part, name)[:], float) for part, _ in honest])
             for name in ("inputs", "target", "scaled", "weight")
         )
-        predicted = np.concatenate([np.asarray(raw, float) for _, raw in honest])
-        if len(honest) > 1 and self.target_scaler_.kind != "log":  # the errors of the mean of chains are smaller
-            predicted = np.where(np.isnan(scaled), predicted, scaled - self._left * (scaled - predicted))
-        location = predicted
+        predicted = location = np.concatenate([np.asarray(raw, float) for _, raw in honest])
         if family.likelihood is losses.NegativeBinomialLikelihood:  # of counts, which must not be scaled
             scaled, location = target, location + np.log(self.target_scaler_.scale_)
         rows = Honest(spread_inputs(self.input_encoder_, encoded, predicted), scaled, location, weight)

@@ -1,20 +1,13 @@
 """Intervals that hold the truth with a given probability, by conformal prediction."""
 
-from collections.abc import Callable, Iterator, Sequence
-from itertools import product
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ..core.ensemble import Ensemble
 from ..numerics.conformal import Conformity
 from ..tables.scaling import TargetScaler
-from .parts import Part
-from .prediction import evaluated
-
-#: Rows that two chains have set aside, at the least and at the most, that tell what averaging does to errors.
-LEAST_PAIRS, MOST_PAIRS = 40, 1000
 
 
 class Intervals:
@@ -37,9 +30,9 @@ class Intervals:
         They are by conformal prediction: predictions plus and minus a quantile of the errors on rows that were not
         trained on. After ``calibrate(X, y)`` with rows that the fit has not seen, coverage is exact, on average over
         such rows, whatever the model. Without, errors are those of the rows that the fit has set aside, for chains that
-        have not learnt from them: nearly exact (these rows have also decided when the chains end; those that two chains
-        have set aside tell how much smaller the errors of their mean are), and rather too wide than too narrow where
-        ``refit_full`` lets later chains learn from all rows.
+        have not learnt from them: nearly exact, and rather too wide than too narrow (these rows have also decided when
+        the chains end, but the mean of the chains is better than each, above all where ``refit_full`` lets later chains
+        learn from all rows).
 
         Parameters
         ----------
@@ -96,25 +89,6 @@ class Intervals:
             sigma = self._sigma(encoded, raw)
             return np.minimum(error if sigma is None else error / sigma, np.finfo(float).max)
 
-    def _left_by_averaging(self, parts: Sequence[tuple[Part, Ensemble]]) -> Any:
-        """Return what part of the errors of single chains, in size, is left in those of their mean.
-
-        Rows that two chains have set aside tell it: what their errors do not have in common vanishes with the number
-        of chains.
-        """
-        pairs = shared_rows([part for part, _ in parts])
-        if len(pairs) < LEAST_PAIRS:
-            return 1.0
-        errors = np.zeros((2, len(pairs), self.n_outputs_))
-        for side, place in product((0, 1), range(len(parts))):
-            rows = np.flatnonzero(pairs[:, side, 0] == place)
-            if len(rows):
-                part, ensemble = parts[place]
-                some = part.take(pairs[rows, side, 1])
-                encoded = np.asarray(some.inputs[:])
-                errors[side, rows] = some.target - self._centre(encoded, evaluated(ensemble, encoded))
-        return left_in_mean(errors, len(parts))
-
     def _typical(self) -> np.ndarray:
         """Return the scale of each output's scores where the fit had none to tell it: the spread of the targets."""
         spread = np.asarray(self.target_scaler_.scale_, float)
@@ -122,31 +96,3 @@ class Intervals:
 
     def _heed(self, target: np.ndarray, raw: np.ndarray, weight: np.ndarray) -> None:
         """Take from raw predictions what scores do not tell: nothing."""
-
-
-def left_in_mean(errors: np.ndarray, n_chains: int) -> np.ndarray:
-    """Return what part of errors, in size and by output, is left in the mean of so many chains, from those of two.
-
-    >>> rng = np.random.default_rng(0)
-    >>> common, own = rng.normal(size=(1, 40_000, 1)), rng.normal(size=(2, 40_000, 1))
-    >>> left_in_mean(common + own, 4).round(2).tolist()  # √((1 + 1/4) / (1 + 1))
-    [0.79]
-    """
-    with np.errstate(all="ignore"):
-        apart = np.nanmean((errors[0] - errors[1]) ** 2, axis=0) / 2
-        ratio = apart / np.nanmean(errors**2, axis=(0, 1))
-        left = np.sqrt(np.clip(1 - (1 - 1 / n_chains) * ratio, 1 / n_chains, 1.0))
-    return np.where(np.isfinite(left), left, 1.0)
-
-
-def shared_rows(parts: Sequence[Part]) -> np.ndarray:
-    """Return rows that two parts have in common, (pairs, 2, 2): the place of a part, and the row's number in it."""
-    known: dict[bytes, tuple[int, int]] = {}
-    pairs = []
-    for place, part in enumerate(parts):
-        rows = np.concatenate([np.asarray(part.inputs[:], float).reshape(part.n_rows, -1), part.target], axis=1)
-        for i, row in enumerate(rows):
-            before = known.setdefault(row.tobytes(), (place, i))
-            if before[0] != place:
-                pairs.append((before, (place, i)))
-    return np.array(pairs[:: -(-len(pairs) // MOST_PAIRS) or 1], int).reshape(-1, 2, 2)
