@@ -16,7 +16,7 @@ test: $(READY)
 
 ## The tests that take long: kills, threads, whole processes (which workers wait for), real data, experiments.
 test-slow: $(READY)
-	$(BIN)/python -m pytest -n 3 --dist loadscope -m "slow and not long"
+	$(BIN)/python -m pytest -n 3 -m "slow and not long"
 
 ## The few that take longest; continuous integration has no time for them.
 test-long: $(READY)

@@ -74,7 +74,9 @@ def test_noise_is_seen_before_smooth_profiles_race():
     assert not any(profile.relevance for profile in model.race_)
 
 
-@pytest.mark.parametrize("metric", [None, pytest.param("r2", marks=[pytest.mark.slow, pytest.mark.long]), "rmse"])
+@pytest.mark.parametrize(
+    "metric", ["rmse", *(pytest.param(metric, marks=[pytest.mark.slow, pytest.mark.long]) for metric in (None, "r2"))]
+)
 def test_whole_fits_are_compared_by_loss_whatever_the_metric(metric, monkeypatch):
     """A response without noise, but with jumps, is not for smooth profiles."""
     monkeypatch.setattr(choosing, "CLEARLY", 0.0)
@@ -113,6 +115,8 @@ def test_gradients_and_files_of_weighed_columns(smooth, tmp_path):
     np.testing.assert_array_equal(again.predict(X_NEW), smooth.predict(X_NEW))
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_a_fit_with_weighed_columns_goes_on_from_a_checkpoint(smooth, tmp_path):
     path = tmp_path / "c.vpboost"
     VPBoostRegressor(n_estimators=5, learning_rate=0.3, callbacks=[Checkpoint(path, every=1)]).fit(X, Y)

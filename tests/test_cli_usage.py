@@ -218,6 +218,8 @@ def test_a_report_that_fails_comes_after_the_model(table, tmp_path, capsys, monk
     assert (tmp_path / "r.html").read_text() == "old"
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_pages_say_what_they_are_about(table, tmp_path, capsys):
     page = tmp_path / "r.html"
     command = ["train", table, "--target", "y", "-o", tmp_path / "m", *QUICK, "--report", page]

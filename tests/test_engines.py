@@ -97,6 +97,8 @@ def test_both_engines_agree_on_several_outputs(loss, y):
     np.testing.assert_allclose(ours.ensemble.predict(X), theirs.ensemble.predict(X), atol=1e-5)
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_large_arrays_share_memory_safely():
     """Enough rows for results to be kept in memory that is used again."""
     x = np.random.default_rng(2).normal(size=(1300, 3))

@@ -179,6 +179,8 @@ def test_label_sets(n_classes, tmp_path):
         plain.predict_set(X, 0.999)
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_likelihoods_of_your_own(tmp_path):
     """Of these, the location is exported."""
     own = losses.CustomLikelihood(lambda p, t: p[1] + (t - p[0]) ** 2 * np.exp(1) ** (-2 * p[1]) / 2, 2)
@@ -189,6 +191,8 @@ def test_likelihoods_of_your_own(tmp_path):
     np.testing.assert_allclose(found["prediction"], model.predict(X), rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_categories_and_images(tmp_path):
     """Categories are known to the spread, of images only the location is."""
     rng = np.random.default_rng(0)

@@ -33,7 +33,10 @@ PAPER = {
 }
 
 
-@pytest.mark.parametrize("name", PAPER)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow, pytest.mark.long]) if name == "MNIST" else name for name in PAPER],
+)
 def test_parameter_counts_equal_the_papers(name):
     factory, shape, n_theta, n_features = PAPER[name]
     module = factory(jax.random.key(0), jnp.zeros((3, *shape)))

@@ -22,7 +22,14 @@ def regressor(**options):
     return VPBoostRegressor(**{**QUICK, "inherit": 0.5, "max_features": 1.0, **options})
 
 
-@pytest.fixture(scope="module", params=["plain", "quantile", "spline"])
+@pytest.fixture(
+    scope="module",
+    params=[
+        "spline",
+        pytest.param("plain", marks=[pytest.mark.slow, pytest.mark.long]),
+        pytest.param("quantile", marks=[pytest.mark.slow, pytest.mark.long]),
+    ],
+)
 def model(request):
     return regressor(encoding=request.param).fit(X, Y)
 

@@ -99,6 +99,8 @@ def log_cosh(prediction, target):
     return jnp.sum(jnp.log(jnp.cosh(prediction - target)))
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_what_the_user_wrote_must_be_passed_in(tmp_path):
     X = table()
     model = VPBoostRegressor(**QUICK, featurizer=Sines, loss=log_cosh).fit(X, X[:, 0])

@@ -89,6 +89,8 @@ def test_evaluate_against_scikit_learn(regressor, classifier, frame):
         evaluate(classifier, X, np.array(["left"] * 250))
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_names_of_any_kind(tmp_path):
     rng = np.random.default_rng(0)
     for columns in ([0, 1], ["a $%$", "b$_$"]):

@@ -304,7 +304,16 @@ def nested(factor):
     return FunctionType(compile(text, "nested", "eval").co_consts[0], globals(), "nested")
 
 
-@pytest.mark.parametrize("kind", [Scaled, lambda c: Scaled(c).method, with_array, with_keyword, nested])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(Scaled, marks=[pytest.mark.slow, pytest.mark.long]),
+        lambda c: Scaled(c).method,
+        with_array,
+        with_keyword,
+        nested,
+    ],
+)
 def test_functions_that_hold_other_numbers_are_other_functions(kind):
     assert describe_setting(kind(1.0)) == describe_setting(kind(1.0)) != describe_setting(kind(9.0))
     x = np.random.default_rng(0).normal(size=(60, 2))
