@@ -232,6 +232,7 @@ def test_standard_output_that_cannot_be_written_to(files):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_unbuffered_standard_output_is_whole_or_an_error(files):
     """Which Python writes to without looking at how much was taken."""
     pd.concat([pd.read_csv("t.csv")] * 5).to_csv("long.csv", index=False)

@@ -234,7 +234,9 @@ QUICK = {
 }
 
 
-@pytest.mark.parametrize("task", list(QUICK))
+@pytest.mark.parametrize(
+    "task", [pytest.param(task, marks=pytest.mark.long) if task in ("task2", "task3") else task for task in QUICK]
+)
 def test_quick_mode(tmp_path, task, capsys):
     options = ["--quick", "--results", str(tmp_path), "--trials", "1", "--seeds", "2", "--methods", *QUICK[task]]
     run([task], options)
@@ -251,6 +253,7 @@ def test_quick_mode(tmp_path, task, capsys):
     assert path.stat().st_mtime_ns == written
 
 
+@pytest.mark.long
 def test_quick_pictures_timing_and_scaling(tmp_path, capsys):
     for task in ("task1", "task2", "task3"):
         (tmp_path / task).mkdir()

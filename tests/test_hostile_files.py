@@ -209,6 +209,7 @@ print(json.dumps(found))
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_small_files_take_little_memory_and_time(folder, tmp_path):
     for kind in {kind for kind, _ in MEMORY.values()}:  # what everything needs once
         (tmp_path / f"sound {kind}").write_bytes((folder / kind).read_bytes())

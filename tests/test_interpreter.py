@@ -210,6 +210,7 @@ def test_random_bits_are_the_same_bits():
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @given(st.integers(0, 10**6))
 def test_memory_is_never_written_over_too_early(seed):
     """Random programs in a loop, arrays large enough for shared memory, with views, fixed inputs, carried values."""

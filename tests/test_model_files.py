@@ -52,6 +52,7 @@ def round_trip(model, path, **own):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_images_frames_and_models_without_learners(tmp_path):
     rng = np.random.default_rng(0)
     for shape in ((16, 16), (2, 14, 15)):

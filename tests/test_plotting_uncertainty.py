@@ -358,6 +358,7 @@ def test_a_report_tells_coverage_and_widths(plain, normal, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_report_of_laws_of_positive_numbers(tmp_path):
     model = VPBoostRegressor(distribution="lognormal", **QUICK).fit(X, np.exp(y))
     page = plotting.report(model, X_NEW, np.exp(Y_NEW), tmp_path / "r.html").read_text()
