@@ -36,7 +36,7 @@ BATCHES = (8192, 4096), (2048, 1024)
 #: What part of the score an improvement must be, for each stage that early stopping waits for it by itself: smooth
 #: responses without noise improve for ever by less and less.
 LEAST_GAIN = 2e-4
-#: With at least twice as many outputs of squared error, or classes, learners are trained on so many combinations.
+#: With at least twice as many outputs of squared error, learners are trained on so many combinations of them.
 SKETCH = 32
 #: How well conjugate gradients solve for the weights of a learner, of which a tenth or so is taken.
 CG_TOL = 1e-3
@@ -66,7 +66,7 @@ def training_of(settings: Any, profile: Profile, n: int, n_outputs: int = 1, cou
     most, rows = BATCHES[steps_of(profile, n) >= MANY_STEPS]
     batch = (None if n <= most else rows) if settings.batch_size == "auto" else plain_number(settings.batch_size)
     projects = settings.method == "vp"
-    sketch = SKETCH if projects and n_outputs >= 2 * SKETCH else None
+    sketch = SKETCH if projects and not coupled and n_outputs >= 2 * SKETCH else None
     given = parameters_of(settings, "method", "tol", "optimizer", "step_size", "candidates")
     given |= parameters_of(profile, "inherit", "reg_theta")
     given |= {"sketch": sketch, "majorant": projects and coupled, "cg_tol": CG_TOL}
