@@ -1,6 +1,11 @@
 """Fits that take no time, and what tests of saved models share."""
 
 import numpy as np
+import pytest
+
+from vpboost import ModelFileError
+from vpboost.estimators.loading import from_bytes
+from vpboost.files.container import pack, unpack
 
 #: No race: the profile is given.
 PLAIN = {"encoding": "plain", "inherit": 0.0, "max_features": 1.0}
@@ -22,3 +27,12 @@ def same(model, other, X):
         assert other.history_[name].dtype == values.dtype
     np.testing.assert_array_equal(other.feature_importances_, model.feature_importances_)
     np.testing.assert_equal(other.best_score_, model.best_score_)
+
+
+def refuse_changed(model, path, change, message):
+    """A file of the model, its content and arrays changed, is refused with this message."""
+    model.save_model(path)
+    content, arrays = unpack(path.read_bytes(), "model")
+    change(content, arrays)
+    with pytest.raises(ModelFileError, match=message):
+        from_bytes(pack(content, arrays), "model")

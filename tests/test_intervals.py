@@ -12,7 +12,7 @@ from scipy.special import log_softmax
 from scipy.stats import beta
 from sklearn.metrics import log_loss
 
-from models import PLAIN, QUICK
+from models import PLAIN, QUICK, refuse_changed
 from vpboost import ModelFileError, Quantile, VPBoostClassifier, VPBoostRegressor, load_model
 from vpboost.estimators import base
 from vpboost.estimators.calibration import MOST_NUMBERS, few_enough, spread_of
@@ -341,11 +341,7 @@ def put(name, value):
     ],
 )
 def test_scores_in_hostile_files(two_outputs, tmp_path, change, message):
-    two_outputs.save_model(tmp_path / "model")
-    content, arrays = unpack((tmp_path / "model").read_bytes(), "model")
-    change(content, arrays)
-    with pytest.raises(ModelFileError, match=message):
-        from_bytes(pack(content, arrays), "model")
+    refuse_changed(two_outputs, tmp_path / "model", change, message)
 
 
 @pytest.mark.parametrize("temperature", [0.0, -1.0, 1e9, 1, "2"])

@@ -96,7 +96,6 @@ class Carried(NamedTuple):
     """A program of one of the backends, and the structure of what it returns."""
 
     program: Callable[[list[Any]], Any]
-    outputs: list
     structure: Any
     static: Any
 
@@ -124,7 +123,7 @@ def _interpreted(function: Callable, args: tuple) -> Carried | None:
     outputs, out_structure = jax.tree.flatten(shapes)
     found = None
     with suppress(UnknownOperationError):
-        found = Carried(by_numpy(Program(closed), outputs), outputs, out_structure, static)
+        found = Carried(by_numpy(Program(closed), outputs), out_structure, static)
     if len(_programs) >= MOST_PROGRAMS:
         _programs.clear()
     _programs[key] = found
@@ -184,14 +183,15 @@ def _compiled(function: Callable, leaves: list, structure: Any, quickly: bool) -
         filled = [next(given) if is_array(leaf) else leaf for leaf in leaves]
         results, static = eqx.partition(function(*jax.tree.unflatten(structure, filled)), eqx.is_array)
         outputs, out_structure = jax.tree.flatten(results)
-        made[:] = [outputs, out_structure, static]
+        made[:] = [any(is_key(output) for output in outputs), out_structure, static]
         return outputs
 
     lowered = jax.jit(flat, keep_unused=True).lower(*[leaf for leaf in leaves if is_array(leaf)])
-    if any(is_key(output) for output in made[0]):
+    makes_keys, *described = made
+    if makes_keys:
         return None
     run = kept.compiled(lowered, quick_options() if quickly else {})
-    return None if run is None else Carried(partial(on_device, run), *made)
+    return None if run is None else Carried(partial(on_device, run), *described)
 
 
 def on_device(run: Callable[[list[Any]], list[Any]], arrays: list[Any]) -> list[Any]:

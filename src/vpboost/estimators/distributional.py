@@ -77,22 +77,13 @@ class Distributional(BaseVPBoost):
         """Return the raw parameters that are not the location."""
         return spread.ensemble.predict(spread_inputs(self.input_encoder_, encoded, location))
 
-    def _law(self, encoded: np.ndarray, raw: np.ndarray) -> Any:
-        """Return the distributions of encoded rows, of which the raw location is known; None without."""
+    def _mean_and_std(self, encoded: np.ndarray, raw: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return what ``predict`` returns, and the spread that the model predicts, if it does; (rows, outputs)."""
         if self._spread is None:
-            return None
+            return self._from_raw(raw).reshape(len(raw), -1), None
         others = self._others_of(self._spread, encoded, raw)
-        return law_of(self._spread.likelihood, self.target_scaler_, np.asarray(raw, float), others)
-
-    def _sigma(self, encoded: np.ndarray, raw: np.ndarray) -> np.ndarray | None:
-        """Return the spread of targets that the model predicts, (rows, outputs) in the user's units; None if none."""
-        law = self._law(encoded, raw)
-        return None if law is None else law.std()
-
-    def _centre(self, encoded: np.ndarray, raw: np.ndarray) -> np.ndarray:
-        """Return what ``predict`` returns, (rows, outputs)."""
-        law = self._law(encoded, raw)
-        return self._from_raw(raw).reshape(len(raw), -1) if law is None else law.mean()
+        law = law_of(self._spread.likelihood, self.target_scaler_, np.asarray(raw, float), others)
+        return law.mean(), law.std()
 
     def _remember(self, parts: Any) -> None:
         self._spread = None  # that of an earlier fit

@@ -20,8 +20,7 @@ class Intervals:
     _in_order: Callable[[], bool]
     _plain: Callable[[np.ndarray], np.ndarray]
     _from_raw: Callable[[np.ndarray], np.ndarray]
-    _centre: Callable[[np.ndarray, np.ndarray], np.ndarray]
-    _sigma: Callable[[np.ndarray, np.ndarray], np.ndarray | None]
+    _mean_and_std: Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray | None]]
     _known_conformity: Callable[..., Conformity]
 
     def predict_interval(self, X: Any, coverage: float = 0.9, simultaneous: bool = False) -> tuple:
@@ -74,7 +73,7 @@ class Intervals:
     def _bounds(self, encoded: np.ndarray, most: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return intervals of encoded rows, where scores are so large at the most."""
         raw = self._raw_of(encoded)
-        centre, sigma = self._centre(encoded, raw), self._sigma(encoded, raw)
+        centre, sigma = self._mean_and_std(encoded, raw)
         with np.errstate(over="ignore"):
             width = most * (1.0 if sigma is None else sigma)
             return centre - width, centre + width
@@ -84,9 +83,9 @@ class Intervals:
 
     def _scores(self, target: np.ndarray, encoded: np.ndarray, raw: np.ndarray) -> np.ndarray:
         """Return the sizes of errors, in units of the predicted spread if there is one."""
+        centre, sigma = self._mean_and_std(encoded, raw)
         with np.errstate(over="ignore"):
-            error = np.abs(target - self._centre(encoded, raw))
-            sigma = self._sigma(encoded, raw)
+            error = np.abs(target - centre)
             return np.minimum(error if sigma is None else error / sigma, np.finfo(float).max)
 
     def _typical(self) -> np.ndarray:

@@ -36,8 +36,7 @@ class Uncertain:
     input_encoder_: InputEncoder
     _raw_of: Callable[[np.ndarray], np.ndarray]
     _plain: Callable[[np.ndarray], np.ndarray]
-    _centre: Callable[[np.ndarray, np.ndarray], np.ndarray]
-    _sigma: Callable[[np.ndarray, np.ndarray], np.ndarray | None]
+    _mean_and_std: Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray | None]]
     _one_each: Callable[[np.ndarray], bool]
     _from_raw: Callable[[np.ndarray], np.ndarray]
     _encoded_parts: Callable[[Any], Iterator[np.ndarray]]
@@ -89,7 +88,7 @@ class Uncertain:
     def _uncertainty_of(self, encoded: np.ndarray, ignorance: Ignorance) -> tuple[np.ndarray, ...]:
         """Return predictions, noise and ignorance of encoded rows, each (rows, outputs)."""
         raw = self._raw_of(encoded)
-        mean, predicted = self._centre(encoded, raw), self._sigma(encoded, raw)
+        mean, predicted = self._mean_and_std(encoded, raw)
         noise = np.broadcast_to(ignorance.noise_of_outputs, mean.shape) if predicted is None else predicted
         return mean, noise, ignorance(encoded[:, : self.input_encoder_.n_plain], mean)
 
