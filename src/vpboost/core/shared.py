@@ -21,6 +21,13 @@ TARGETS_SEEN = 65_536
 LEAST_DRAWN = 32
 
 
+class InShares:
+    """Inputs of this process with the ends of its shares, where these are not to be of equal length."""
+
+    def __init__(self, rows: Any, ends: list[int]):
+        self.rows, self.ends = rows, ends
+
+
 class About:
     """What programs need not know of shared data; they are the same for all."""
 
@@ -76,12 +83,13 @@ def prepare_shared(
 
     All processes call it, each with its own rows: what one finds wrong, all of them report.
     """
-    x, y, sample_weight = (own_rows(part) for part in (x, y, sample_weight))
+    ends = x.ends if isinstance(x, InShares) else None
+    x, y, sample_weight = (own_rows(part) for part in (x.rows if ends else x, y, sample_weight))
     inputs, target, weight, n_outputs = together(partial(checked, x, y, loss, sample_weight, names))
     largest = 1.0 if sample_weight is None else float(np.max(sample_weight))
     shares = [n_shares(mesh.size) // mesh.size * n for n in devices_by_process(mesh)]
     here = jax.process_index() if len(shares) > 1 else 0
-    ends = halved(len(inputs), shares[here])
+    ends = ends or halved(len(inputs), shares[here])
     longest = max(np.diff([0, *ends]).tolist())
     facts = [len(inputs), longest, n_outputs, list(inputs.shape[1:]), str(target.dtype), largest]
     sizes, longests, outputs, shapes, dtypes, largests = zip(*exchange_facts(facts), strict=True)

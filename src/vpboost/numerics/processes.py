@@ -39,9 +39,21 @@ def exchange_facts(facts: Any) -> list[Any]:
     return [json.loads(part) for part in exchange(json.dumps(facts).encode())]
 
 
-def told_by_first(facts: Any) -> Any:
-    """Return the facts of the first process; those of the others do not count."""
-    return exchange_facts(facts if jax.process_index() == 0 else None)[0]
+def by_first(work: Callable[[], Any]) -> Any:
+    """Return the facts (as JSON has them) that ``work()`` returns in the first process; if it fails there, all fail."""
+    told: dict[str, Any] = {}
+    error: BaseException | None = None
+    if jax.process_index() == 0:
+        try:
+            told = {"found": work()}
+        except BaseException as caught:  # of whatever kind: the others are waiting
+            error, told = caught, {"failed": f"{type(caught).__name__}: {caught}"}
+    told = exchange_facts(told)[0]
+    if error is not None:
+        raise error
+    if "failed" in told:
+        raise ProcessError(f"process 0 of {jax.process_count()} failed: {told['failed']}")
+    return told["found"]
 
 
 def together(work: Callable[[], Any]) -> Any:
