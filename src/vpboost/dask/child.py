@@ -1,0 +1,95 @@
+"""The process that a worker starts: it takes rows over, fits them with the others, and dies with its worker."""
+
+import ctypes
+import os
+import pickle
+import queue
+import signal
+import sys
+import threading
+import traceback
+import warnings
+from multiprocessing.connection import Connection
+from typing import Any
+
+import cloudpickle
+import jax
+
+from .. import distributed
+from .errors import Failure
+from .relay import Relay, callbacks_of
+from .taking import take_over
+
+#: prctl: the signal that a process gets when its parent dies.
+PR_SET_PDEATHSIG = 1
+
+
+def main(descriptor: int) -> None:
+    """Do what the worker at the other end of a connection says."""
+    connection = Connection(descriptor)
+    try:
+        order = connection.recv()
+    except EOFError:
+        os._exit(1)
+    die_with(order["parent"])
+    answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    threading.Thread(target=listen, args=(connection, answers), daemon=True).start()
+    message: tuple[str, Any]
+    try:
+        message = "done", train(order, Relay(connection, answers, order["wants"]))
+    except BaseException as error:
+        traceback.print_exc()
+        message = "failed", failure_of(error, order)
+    connection.send(message)
+    if message[0] == "done":
+        jax.distributed.shutdown()  # waits for the others, which may need this process until they are done, too
+    sys.stderr.flush()
+    os._exit(0)  # nothing that is left may keep it
+
+
+def die_with(parent: int) -> None:
+    """Have this process killed when its parent dies, as far as the system can do that."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it was too late
+        os._exit(1)
+
+
+def listen(connection: Connection, answers: "queue.SimpleQueue[Any]") -> None:
+    """Receive answers; end the process when the worker is gone."""
+    while True:
+        try:
+            answers.put(connection.recv())
+        except (EOFError, OSError):
+            os._exit(1)
+
+
+def train(order: dict[str, Any], relay: Relay) -> bytes | None:
+    """Fit, and return the model (of process 0; all have the same) with the warnings that there were, pickled."""
+    rank, checkpoint = order["rank"], order.get("checkpoint")
+    data = take_over(order["rows"], order["fields"], order["pieces"])
+    distributed.initialize(order["address"], order["size"], rank)
+    estimator = pickle.loads(order["estimator"])
+    estimator.callbacks = callbacks_of(pickle.loads(order["callbacks"]), relay)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        path = None if checkpoint is None else f"/dev/fd/{checkpoint}"
+        fitted = distributed.fit(
+            estimator, data.pop("X"), data.pop("y"), data.pop("sample_weight", None), **data, resume_from=path
+        )
+    fitted.callbacks = None
+    told = [(warning.category, str(warning.message)) for warning in caught]
+    return cloudpickle.dumps((fitted, told)) if rank == 0 else None
+
+
+def failure_of(error: BaseException, order: dict[str, Any]) -> Failure:
+    """Return an error in a form that can be sent; one of JAX's is most likely about another process that is gone."""
+    text = f"{type(error).__name__}: {error}"
+    kind = "peer" if type(error).__module__.startswith("jax") else "error"
+    try:
+        error.add_note(f"in process {order['rank']} of {order['size']}:\n{traceback.format_exc()}")
+        data = cloudpickle.dumps(error)
+        pickle.loads(data)
+    except Exception:
+        return Failure(-1, kind, text)
+    return Failure(-1, kind, text, data)
