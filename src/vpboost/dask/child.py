@@ -85,7 +85,8 @@ def train(order: dict[str, Any], relay: Relay) -> bytes | None:
 def failure_of(error: BaseException, order: dict[str, Any]) -> Failure:
     """Return an error in a form that can be sent; one of JAX's is most likely about another process that is gone."""
     text = f"{type(error).__name__}: {error}"
-    kind = "peer" if type(error).__module__.startswith("jax") else "error"
+    elsewhere = type(error).__module__.startswith("jax") or type(error).__name__ == "ProcessError"
+    kind = "peer" if elsewhere else "error"
     try:
         error.add_note(f"in process {order['rank']} of {order['size']}:\n{traceback.format_exc()}")
         data = cloudpickle.dumps(error)

@@ -34,7 +34,7 @@ def fit_on_cluster(
     """Return a plain estimator fitted to Dask's collections."""
     checkpoint = None if resume_from is None else Path(resume_from).read_bytes()
     fields = fields_of(client, collections)
-    workers = chosen_workers(client, fields["X"], n_workers)
+    workers = chosen_workers(client, fields, n_workers)
     talk = Conversation(client, f"vpboost-{uuid.uuid4().hex}", workers)
     order = {
         **{"size": len(workers), "estimator": cloudpickle.dumps(estimator), "checkpoint": checkpoint},

@@ -115,8 +115,9 @@ def wait_for(client: Client, futures: list[Future]) -> None:
                 )
 
 
-def chosen_workers(client: Client, X: Field, n_workers: int | None) -> list[str]:
+def chosen_workers(client: Client, fields: dict[str, Field], n_workers: int | None) -> list[str]:
     """Return the workers that take part, those with the first rows first, so that most rows stay where they are."""
+    X = fields["X"]
     alive = client.scheduler_info(n_workers=-1)["workers"]
     able = [address for address, info in alive.items() if info.get("status", "running") == "running"]
     if not able:
@@ -127,6 +128,8 @@ def chosen_workers(client: Client, X: Field, n_workers: int | None) -> list[str]
         for address in holders.get(future.key, ()):
             held.get(address, []).append(place)
     count = min(len(able), n_workers or len(able), max(X.n_rows // LEAST_ROWS, 1))
+    if "X_val" in fields:  # each process needs one
+        count = min(count, fields["X_val"].n_rows)
     most = sorted(able, key=lambda a: (-sum(X.lengths[place] for place in held[a]), a))[:count]
     return sorted(most, key=lambda a: (median(held[a]) if held[a] else len(X.futures), a))
 

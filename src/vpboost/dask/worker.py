@@ -39,15 +39,21 @@ class Place:
         self.why: str | None = None  #: why the place was closed
         self.process: Process | None = None
         self._port: socket.socket | None = None
-        self._lock = threading.Lock()
+        self._lock, self._asked, self._reason = threading.Lock(), threading.Event(), ""
         threading.Thread(target=self._watch, name="vpboost watches its client", daemon=True).start()
 
     def _watch(self) -> None:
-        """Close the place when nothing has been heard of the client for long."""
+        """Close the place when the client asks for it, or when nothing has been heard of it for long."""
         while self.why is None:
-            time.sleep(1.0)
-            if time.monotonic() - self.heard > PATIENCE:
+            if self._asked.wait(1.0):
+                self.close(self._reason)
+            elif time.monotonic() - self.heard > PATIENCE:
                 self.close(f"the client has not been heard of for {PATIENCE:.0f} seconds")
+
+    def ask_to_close(self, why: str) -> None:
+        """Have the place closed soon; the caller does not wait for the end of a process."""
+        self._reason = why
+        self._asked.set()
 
     def reserve(self, host: str) -> str:
         """Return an address for process 0; nobody else gets its port as long as the place is open."""
@@ -161,8 +167,7 @@ def close_place(fit: str, rank: int, why: str) -> None:
     """End the process, if there is one, and forget the fit."""
     place = _places.get((fit, rank))
     if place is not None:
-        # ending a process may take a moment, in which the worker has other things to do
-        threading.Thread(target=place.close, args=(why,), daemon=True).start()
+        place.ask_to_close(why)
 
 
 # --- tasks ------------------------------------------------------------------------------------------------------------
