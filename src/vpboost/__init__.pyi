@@ -2,6 +2,7 @@
 
 from . import callbacks as callbacks
 from . import datasets as datasets
+from . import distributed as distributed
 from . import distributions as distributions
 from . import export as export
 from . import featurizers as featurizers

@@ -50,6 +50,12 @@ def check_arguments(loss: Any, featurizer: Any, n_learners: Any, engine: Any, ca
         raise TypeError(f"bias must be True or False, got {bias!r}")
 
 
+def check_engine(engine: str, mesh: Any) -> None:
+    """Raise ``ValueError`` if several devices are asked for where there is only one."""
+    if mesh is not None and engine != "xla":
+        raise ValueError(f"devices go with engine='xla', got engine={engine!r}")
+
+
 def check_kinds(given: dict[str, tuple[Any, type]]) -> None:
     """Raise ``TypeError`` naming the argument if a value is neither None nor of its class."""
     for name, (value, kind) in given.items():

@@ -3,6 +3,7 @@
 import dataclasses
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -15,8 +16,10 @@ from jaxtyping import Array, Float
 from ..engine import ONCE_A_STAGE, block_unit, program, using
 from ..featurizers import Factory, Identity, columns
 from ..losses import Loss
+from ..losses.base import newton_constant
 from ..numerics.blocks import MAX_BLOCKS_KEPT, block_map, block_sum
-from .arguments import check_arguments, check_dtype, check_kinds, check_resumed, check_seed
+from ..numerics.devices import devices_of, mesh_of
+from .arguments import check_arguments, check_dtype, check_engine, check_kinds, check_resumed, check_seed
 from .data import Data, prepare, prepare_validation
 from .diagnostics import Diagnostics, diagnose
 from .ensemble import Ensemble
@@ -24,6 +27,7 @@ from .initial import blend, initial_populations
 from .objective import summarise
 from .records import Boosted, Record, Stage
 from .reduced import Derivatives
+from .shared import prepare_shared
 from .trust_region import TrustRegion, accepts, bounds, first_lambda, next_lambda, reduction_ratio, search
 from .weak_learner import Trained, Training, solve_at_end, train
 
@@ -45,6 +49,7 @@ def boost(
     engine: str = "xla",
     callback: Callable[[Stage], bool | None] | None = None,
     resume: Boosted | None = None,
+    devices: Any = None,
 ) -> Boosted:
     """Fit a VPBoost ensemble: c₀, then one weak learner per stage, each accepted or rejected by the trust region.
 
@@ -81,6 +86,10 @@ def boost(
     resume : Boosted, optional
         An earlier result on the same data and settings to go on from: ``n_learners`` counts its stages too, and the
         outcome is the same, bit for bit, as of one longer run.
+    devices : None, "all", int or list of jax.Device, default=None
+        The devices over which rows are shared out: all, so many of this process, or these. By default those of ``x``,
+        if that is an array of JAX's spread along its first axis, else one. Where JAX has several processes, "all"
+        makes them work together: each calls this function with its own rows, and a callback must answer alike in all.
 
     Returns
     -------
@@ -105,19 +114,24 @@ def boost(
     kinds = {"training": (training, Training), "trust_region": (trust_region, TrustRegion), "resume": (resume, Boosted)}
     check_kinds(kinds)
     with jax.enable_x64(dtype == np.float64), using(engine):
-        key = check_seed(seed)
+        key, mesh = check_seed(seed), mesh_of(devices_of(x) if devices is None else devices)
+        check_engine(engine, mesh)
+        arrange = prepare if mesh is None else partial(prepare_shared, mesh=mesh)
         training, trust_region = traced(training or Training(), dtype), traced(trust_region or TrustRegion(), dtype)
         unit = block_unit(engine)
-        data = prepare(x, y, loss, sample_weight, dtype, batch_size=training.batch_size, seed=seed, unit=unit)
+        data = arrange(x, y, loss, sample_weight, dtype, batch_size=training.batch_size, seed=seed, unit=unit)
         if training.batch_size is not None and training.batch_size >= data.n_rows:
             training = dataclasses.replace(training, batch_size=None)
-        sets = [data] if validation is None else [data, prepare_validation(validation, loss, dtype, data, unit)]
-        constant, learners, history, reg = begin(loss, data, trust_region, resume)
-        tracked = [Tracked(data, start(constant, data)) for data in sets]
-        for module, weights in learners:
-            tracked = add(weights, *featurized(module, tracked), tracked)
+        sets = (
+            [data] if validation is None else [data, prepare_validation(validation, loss, dtype, data, unit, arrange)]
+        )
+        constant, learners, history, reg = begin(loss, data, trust_region, resume, mesh)
         initial = initial_populations(featurizer, bias, key, data.sample(), training.candidates, len(history))
-        derivatives, soundness, losses = differentiate(loss, [one.labelled for one in tracked])
+        with over(mesh):
+            tracked = [Tracked(data, data.filled(constant)) for data in sets]
+            for module, weights in learners:
+                tracked = add(weights, *featurized(module, tracked), tracked)
+            derivatives, soundness, losses = differentiate(loss, [one.labelled for one in tracked])
         status = "all stages done"
         try:
             for stage in range(len(history), n_learners):
@@ -131,20 +145,23 @@ def boost(
                 train_key, population = next(initial)
                 if learners:
                     population = blend(learners[-1][0], population, training.inherit)
-                learner = train(train_key, population, data.x, derivatives, reg, training)
-                verdict, tracked = assess_and_add(learner, tracked, derivatives, loss, reg, training, trust_region)
-                derivatives, soundness, losses = jax.block_until_ready(
-                    differentiate(loss, [one.labelled for one in tracked])
-                )
+                with over(mesh):
+                    learner = train(train_key, population, data.x, derivatives, reg, training)
+                    verdict, tracked = assess_and_add(learner, tracked, derivatives, loss, reg, training, trust_region)
+                    derivatives, soundness, losses = jax.block_until_ready(
+                        differentiate(loss, [one.labelled for one in tracked])
+                    )
                 history.append(record(stage, losses, verdict, time.perf_counter() - began))
                 if history[-1].accepted:
-                    learners.append((learner.featurizer, verdict.trial.weights))
-                reg = verdict.next_lambda
+                    learners.append(here((learner.featurizer, verdict.trial.weights), mesh))
+                reg = here(verdict.next_lambda, mesh)
                 seen = tracked[1].rows() if len(tracked) > 1 else None
                 if callback is not None and callback(Stage(history[-1], constant, learners, history, reg, seen)):
                     status = f"stopped by the callback after stage {stage}"
                     break
         except KeyboardInterrupt:
+            if jax.process_count() > 1 and mesh is not None:
+                raise  # the others would wait for this one
             status = f"interrupted after {len(history)} stages"
         return Boosted(Ensemble.stack(constant, learners), history, status, float(reg))
 
@@ -162,14 +179,16 @@ class Tracked(NamedTuple):
 
     def rows(self) -> np.ndarray:
         """Return the predictions, one row per sample."""
-        return self.data.layout.merge(np.asarray(self.prediction))
+        return self.data.rows_of(self.prediction)
 
 
-def begin(loss: Loss, data: Data, trust_region: TrustRegion, resume: Boosted | None) -> tuple[Array, list, list, Array]:
+def begin(
+    loss: Loss, data: Data, trust_region: TrustRegion, resume: Boosted | None, mesh: Any
+) -> tuple[Array, list, list, Array]:
     """Return c₀, the learners and the history so far, and λ_w for the next stage."""
     dtype = np.dtype(data.weight.dtype)
     if resume is None:
-        return first_constant(loss, data), [], [], first_lambda(trust_region.reg_lambda, dtype)
+        return first_constant(loss, data, mesh), [], [], first_lambda(trust_region.reg_lambda, dtype)
     constant = resume.ensemble.constant
     check_resumed(constant, data.n_outputs, dtype)
     return constant, resume.ensemble.unstack(), list(resume.history), first_lambda(resume.reg_lambda, dtype)
@@ -317,18 +336,28 @@ def mean_loss(loss: Loss, prediction: Array, target: Array, weight: Array) -> Ar
     return block_sum(lambda f, t, w: jnp.sum(w * loss.value(f, t)), prediction, target, weight)
 
 
-def first_constant(loss: Loss, data: Data) -> Array:
+def first_constant(loss: Loss, data: Data, mesh: Any) -> Array:
     """Return c₀, after checking that the loss can be trained."""
-    loss.check(data.target, jax.device_put(np.zeros(data.n_outputs, data.weight.dtype)))
-    constant = loss.best_constant(data.target, data.weight)
-    loss.check(data.target, constant)
+    target, weight = data.sample_of_targets()
+    loss.check(target, jax.device_put(np.zeros(data.n_outputs, weight.dtype)))
+    constant = loss.best_constant(target, weight)
+    if mesh is not None:  # that was by some of the rows
+        with over(mesh):
+            constant = here(newton_constant(loss, data.target, data.weight, constant), mesh)
+    loss.check(target, constant)
     return constant
 
 
-def start(constant: Array, data: Data) -> Array:
-    """Return the prediction f⁽⁰⁾ = c₀ for every row."""
-    shape = *data.weight.shape, constant.shape[0]
-    return jax.device_put(np.ascontiguousarray(np.broadcast_to(np.asarray(constant), shape)))
+def over(mesh: Any) -> Any:
+    """Return the context in which programs run on the devices of a mesh, if there is one."""
+    return nullcontext() if mesh is None else jax.set_mesh(mesh)
+
+
+def here(result: Any, mesh: Any) -> Any:
+    """Return what all devices of a mesh have as arrays of one device of this process, for work outside of the mesh."""
+    if mesh is None:
+        return result
+    return jax.tree.map(lambda leaf: jax.device_put(np.asarray(leaf)) if eqx.is_array(leaf) else leaf, result)
 
 
 def check_derivatives(found: Soundness, stage: int) -> bool:

@@ -1,5 +1,6 @@
 """Checks of training data at the boundary, and their arrangement in blocks."""
 
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -31,11 +32,24 @@ class Data(eqx.Module):
         """How the rows are arranged."""
         return Layout(int(self.n_rows), *self.weight.shape)
 
+    def rows_of(self, blocks: Array) -> np.ndarray:
+        """Return what is in blocks, predictions say, one row per sample."""
+        return self.layout.merge(np.asarray(blocks))
+
     def sample(self, n_rows: int = SAMPLE_ROWS) -> Array:
         """Return up to ``n_rows`` training inputs, evenly spaced over the data."""
         chosen = evenly_spaced(np.arange(self.layout.n_rows), n_rows)
         block, place = np.divmod(chosen, self.layout.block_rows)
         return jax.device_put(np.asarray(self.x)[block, ..., place])
+
+    def filled(self, values: Array) -> Array:
+        """Return an array in blocks that has these values for every row."""
+        shape = *self.weight.shape, *values.shape
+        return jax.device_put(np.ascontiguousarray(np.broadcast_to(np.asarray(values), shape)))
+
+    def sample_of_targets(self) -> tuple[Array, Array]:
+        """Return targets in blocks and weights that sum to one, for checks and for c₀: all of them."""
+        return self.target, self.weight
 
 
 def evenly_spaced(rows: np.ndarray, n_rows: int) -> np.ndarray:
@@ -44,7 +58,7 @@ def evenly_spaced(rows: np.ndarray, n_rows: int) -> np.ndarray:
     >>> evenly_spaced(np.arange(7), 3).tolist()
     [0, 3, 6]
     """
-    return rows[:: -(-len(rows) // n_rows)]
+    return rows[:: max(-(-len(rows) // n_rows), 1)]
 
 
 def prepare(
@@ -63,14 +77,7 @@ def prepare(
     For mini-batches, which are made of whole blocks, blocks are small and the rows shuffled. ``unit`` is that of
     :meth:`Layout.for_rows`.
     """
-    inputs = check_inputs(x, names[0])
-    if len(np.atleast_1d(y)) != len(inputs):
-        raise ValueError(
-            f"{names[0]} and {names[1]} must have as many rows, got {len(inputs)} and {len(np.atleast_1d(y))}"
-        )
-    target = loss.prepare_targets(y)
-    n_outputs = loss.n_outputs(target)
-    weight = check_weights(sample_weight, len(inputs))
+    inputs, target, weight, n_outputs = checked(x, y, loss, sample_weight, names)
     layout, order = Layout.for_rows(len(inputs), rows_per_block(dtype), unit), None
     if batch_size is not None and batch_size < len(inputs):
         # little padding, which is all in the last block: batches that draw it have fewer rows
@@ -83,10 +90,7 @@ def prepare(
         target_blocks = layout.split(target.astype(target.dtype if target.dtype.kind in "iu" else dtype))
         del target, weight
         x_blocks = layout.split_inputs(inputs, dtype, order)
-    # a target may be missing, where its loss allows it
-    for name, blocks, missing in zip(names, (x_blocks, target_blocks), (False, True), strict=True):
-        if not all(np.all(np.isfinite(block) | (missing & np.isnan(block))) for block in blocks):
-            raise ValueError(f"{name} has values too large for {np.dtype(dtype)}; rescale it or use float64")
+    check_size(x_blocks, target_blocks, names, dtype)
     return Data(
         x=jax.device_put(x_blocks, may_alias=True),  # nobody else has it, and it may be large
         target=jax.device_put(target_blocks),
@@ -96,7 +100,28 @@ def prepare(
     )
 
 
-def prepare_validation(validation: tuple, loss: Loss, dtype: Any, training: Data, unit: int | None = None) -> Data:
+def checked(x: Any, y: Any, loss: Loss, sample_weight: Any, names: tuple[str, str]) -> tuple[Any, Any, np.ndarray, int]:
+    """Return inputs, prepared targets, weights and the number of outputs; errors name the argument at fault."""
+    inputs = check_inputs(x, names[0])
+    if len(np.atleast_1d(y)) != len(inputs):
+        raise ValueError(
+            f"{names[0]} and {names[1]} must have as many rows, got {len(inputs)} and {len(np.atleast_1d(y))}"
+        )
+    target = loss.prepare_targets(y)
+    return inputs, target, check_weights(sample_weight, len(inputs)), loss.n_outputs(target)
+
+
+def check_size(x_blocks: np.ndarray, target_blocks: np.ndarray, names: tuple[str, str], dtype: Any) -> None:
+    """Raise ``ValueError`` if a number has become infinite in this precision."""
+    # a target may be missing, where its loss allows it
+    for name, blocks, missing in zip(names, (x_blocks, target_blocks), (False, True), strict=True):
+        if not all(np.all(np.isfinite(block) | (missing & np.isnan(block))) for block in blocks):
+            raise ValueError(f"{name} has values too large for {np.dtype(dtype)}; rescale it or use float64")
+
+
+def prepare_validation(
+    validation: tuple, loss: Loss, dtype: Any, training: Data, unit: int | None = None, prepare: Callable = prepare
+) -> Data:
     """Prepare ``(x, y)`` or ``(x, y, sample_weight)``, checked against the training data."""
     if not isinstance(validation, tuple | list) or len(validation) not in (2, 3):
         raise ValueError("validation must be (x, y) or (x, y, sample_weight)")

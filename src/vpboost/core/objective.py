@@ -16,6 +16,7 @@ from jaxtyping import Array, Float
 
 from ..featurizers import columns
 from ..numerics.blocks import MAX_BLOCKS_KEPT, block_scan, block_sum
+from ..numerics.devices import n_devices
 from .reduced import (
     Derivatives,
     FeatureBlocks,
@@ -112,6 +113,7 @@ def value_and_slopes(
 
     by_cg = solver is not None and uses_cg(derivatives.curvature, weights.size, solver)
     few, direct = x.shape[0] <= MAX_BLOCKS_KEPT, solver is not None and not by_cg
+    shared = n_devices() > 0  # each device then adds up its own slopes by θ, block by block
 
     def forward(theta: Any) -> tuple[Any, Any]:
         def one_block(x: Array, d: Derivatives) -> tuple:
@@ -121,7 +123,16 @@ def value_and_slopes(
 
         return block_scan(one_block, x, derivatives)
 
-    if few:
+    def forward_and_back(theta: Any) -> tuple[Any, Any]:
+        def one_block(x: Array, d: Derivatives) -> tuple:
+            z, pull_back = jax.vjp(lambda t: features_of(t, x), theta)
+            return (z, pull_back), reduce_block(z, d) if direct else None
+
+        return block_scan(one_block, x, derivatives)
+
+    if few and shared:
+        (features, pulls_back), reduced = forward_and_back(theta)
+    elif few:
         features, pull_back, reduced = jax.vjp(forward, theta, has_aux=True)
     elif solver is not None:
         features, reduced = forward(theta)
@@ -130,7 +141,14 @@ def value_and_slopes(
     elif by_cg:
         weights = optimal_weights_cg(features, derivatives, reg, weights, *CG_WHILE_TRAINING).weights
 
-    if few:
+    if few and shared:
+
+        def sums_of_features(z: Array, pull_back: Callable, d: Derivatives) -> tuple:
+            value, by_w, by_z = block_slopes(weights, z, d)
+            return value, pull_back(by_z)[0], by_w
+
+        value, by_theta, by_weights = block_sum(sums_of_features, features, pulls_back, derivatives)
+    elif few:
 
         def slopes_of_block(z: Array, d: Derivatives) -> tuple:
             value, by_w, by_z = block_slopes(weights, z, d)

@@ -20,7 +20,7 @@ from jaxtyping import Array
 
 from ..checks import check_count
 from ..losses import Loss
-from ..numerics.blocks import block_map
+from ..numerics.blocks import block_map, block_sum
 from .arguments import check_seed
 from .boosting import mean_loss, traced
 from .data import Data, prepare_validation
@@ -161,8 +161,11 @@ def model_around(loss: Loss, prediction: Array, h: Array, data: Data) -> Derivat
 @eqx.filter_jit
 def quadratic(derivatives: Derivatives, h: Array) -> Array:
     """Return ⟨g, h⟩ + ½ ⟨h, H h⟩."""
-    rows = jnp.sum(h * (derivatives.gradient + 0.5 * derivatives.curvature.apply(h)), axis=-1)
-    return jnp.sum(derivatives.weight * rows)
+
+    def one_block(d: Derivatives, h: Array) -> Array:
+        return jnp.sum(d.weight * jnp.sum(h * (d.gradient + 0.5 * d.curvature.apply(h)), axis=-1))
+
+    return block_sum(one_block, derivatives, h)
 
 
 @eqx.filter_jit

@@ -29,7 +29,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..checks import check_count, check_one_of
 from ..engine import program
-from ..numerics.blocks import rows_per_block
+from ..numerics.blocks import block_sum, draw_blocks, rows_per_block
+from ..numerics.devices import n_devices
 from .objective import Summary, feature_count, penalty, summarise, value_and_slopes
 from .reduced import Derivatives, Solution
 from .sketch import compress, majorised
@@ -326,21 +327,21 @@ def batches(key: PRNGKeyArray, x: Array, derivatives: Derivatives, training: Tra
     """Return the function of k that gives the rows of step k: all of them, or random blocks.
 
     Blocks are drawn with replacement: that batches differ in the rows they see helps against overfitting. They are
-    joined to one block, if not too long; the weights of a batch sum to one.
+    joined to one block, if not too long and all on one device; the weights of a batch sum to one.
     """
     n_blocks, block_rows = derivatives.weight.shape
     if training.batch_size is None or training.batch_size >= n_blocks * block_rows:
         return lambda k: (x, derivatives)
     n = min(max(round(training.batch_size / block_rows), 1), n_blocks)
-    joins = n * block_rows <= rows_per_block(x.dtype)
+    joins = n * block_rows <= rows_per_block(x.dtype) and not n_devices()
 
     def draw(k: Array) -> tuple[Array, Derivatives]:
-        chosen = jax.random.randint(jax.random.fold_in(key, k), (n,), 0, n_blocks)
-        rows, batch = jax.tree.map(lambda leaf: leaf[chosen], (x, derivatives))
+        rows, batch = draw_blocks(jax.random.fold_in(key, k), n, (x, derivatives))
         if joins:
             rows = jnp.moveaxis(rows, 0, -2).reshape(1, *x.shape[1:-1], n * block_rows)
             batch = jax.tree.map(lambda leaf: leaf.reshape(1, n * block_rows, *leaf.shape[2:]), batch)
-        total = jnp.maximum(jnp.sum(batch.weight), jnp.finfo(batch.weight.dtype).tiny)
+        total = block_sum(jnp.sum, batch.weight) if n_devices() else jnp.sum(batch.weight)
+        total = jnp.maximum(total, jnp.finfo(batch.weight.dtype).tiny)
         return rows, eqx.tree_at(lambda d: d.weight, batch, batch.weight / total)
 
     return draw

@@ -152,6 +152,8 @@ def _executable(function: Callable, args: tuple, quickly: bool) -> Carried | Non
     leaves, structure = jax.tree.flatten(args)
     if not (first_is_default() and kept.folder() and all(is_here(leaf) for leaf in leaves if is_array(leaf))):
         return None
+    if not jax.sharding.get_abstract_mesh().empty:  # a program of several devices
+        return None
     kinds = tuple([(jax.typeof(leaf),) if is_array(leaf) else (type(leaf), leaf) for leaf in leaves])  # 1 is not 1.0
     key = function, structure, kinds, jax.config.jax_enable_x64, quickly  # type: ignore[attr-defined]
     try:
@@ -202,14 +204,14 @@ def on_device(run: Callable[[list[Any]], list[Any]], arrays: list[Any]) -> list[
 def first_is_default() -> bool:
     """Say whether the first device is where arrays of NumPy's go; another may have been told."""
     told = jax.config.jax_default_device  # type: ignore[attr-defined]
-    return told is None or told == jax.devices()[0]
+    return told is None or told == jax.local_devices()[0]
 
 
 def is_here(leaf: Any) -> bool:
     """Say whether an array is one of the first device, or of NumPy; not so what stands for one in a larger program."""
     if isinstance(leaf, jax.core.Tracer):
         return False
-    return not isinstance(leaf, jax.Array) or leaf.devices() == {jax.devices()[0]}
+    return not isinstance(leaf, jax.Array) or leaf.devices() == {jax.local_devices()[0]}
 
 
 def n_numbers(args: Any) -> int:

@@ -34,7 +34,7 @@ MAY_HAVE_STATE = ("eval_metric", "optimizer")
 
 def facts_of(run: Run, parameters: dict[str, Any], race: dict[Profile, float], seed: int) -> dict[str, Any]:
     """Return what must be the same for a checkpoint to be of use."""
-    data = "".join(mark_of(part) or "" for part in (run.train, run.train.slopes, run.held_out))
+    data = run.mark or "".join(mark_of(part) or "" for part in (run.train, run.train.slopes, run.held_out))
     settings = {
         name: describe_setting(value, name not in MAY_HAVE_STATE)
         for name, value in parameters.items()

@@ -22,6 +22,9 @@ class NoScoreError(ValueError):
 class Run:
     """A plan at work on encoded data: the validation score of every stage so far, and what came of it."""
 
+    devices: Any = None  #: that boosting is shared out over
+    mark: str | None = None  #: by which the data are known, where train and held_out are not all of them
+
     def __init__(self, plan: FitPlan, train: Part, held_out: Part | None):
         self.plan, self.train, self.held_out = plan, train, held_out
         self.scores: list[float] = []
@@ -36,7 +39,7 @@ class Run:
         facts: dict[str, Any] | None = None,
     ) -> Boosted:
         """Boost; ``watch`` sees every stage, with ``facts`` for checkpoints, and may end it."""
-        plan, (x, y, weight), began = self.plan, self.train.learnt, time.monotonic()
+        plan, ((x, y, weight), validation), began = self.plan, self.rows(), time.monotonic()
 
         def after_stage(stage: Stage) -> bool:
             self.scores.append(self._score(stage))
@@ -56,14 +59,19 @@ class Run:
             training=plan.training,
             trust_region=plan.trust_region,
             sample_weight=weight,
-            validation=None if self.held_out is None else self.held_out.learnt,
+            validation=validation,
             seed=seed,
             dtype=plan.dtype,
             engine=plan.engine,
             callback=after_stage,
             resume=resume,
+            devices=self.devices,
         )
         return self.boosted
+
+    def rows(self) -> tuple[tuple, tuple | None]:
+        """Return what is learnt from, and what validates."""
+        return self.train.learnt, None if self.held_out is None else self.held_out.learnt
 
     def _score(self, stage: Stage) -> float:
         """Return the validation score of a stage, lower is better; NaN without validation data."""

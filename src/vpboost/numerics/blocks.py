@@ -8,11 +8,15 @@ have the rows of a block last, ``(n_blocks, ..., block_rows)``: products with th
 """
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.flatten_util import ravel_pytree
+
+from .devices import EVERYWHERE, IN_SHARES, ROWS, added_in_pairs, n_devices, n_shares
 
 #: Above this many blocks, a backward pass recomputes the features of a block instead of keeping them.
 MAX_BLOCKS_KEPT = 16
@@ -94,11 +98,69 @@ class Layout(NamedTuple):
         return blocks.reshape(-1, *blocks.shape[2:])[: self.n_rows]
 
 
+class SharedLayout:
+    """How the rows of one process lie in its shares, all of as many blocks; used as :class:`Layout` is.
+
+    ``places`` says which row stands where, in blocks, and ``real`` where that is not padding.
+    """
+
+    def __init__(self, ends: list[int], blocks_each: int, block_rows: int, order: np.ndarray | None = None):
+        self.block_rows = block_rows
+        self.places = np.zeros((len(ends), blocks_each * block_rows), np.int32 if ends[-1] < 2**31 else np.int64)
+        self.real = np.zeros(self.places.shape, bool)
+        for i, (begin, end) in enumerate(pairwise([0, *ends])):
+            self.places[i, : end - begin] = np.arange(begin, end) if order is None else order[begin:end]
+            self.places[i, end - begin :] = self.places[i, 0]
+            self.real[i, : end - begin] = True
+        self.places, self.real = (table.reshape(-1, block_rows) for table in (self.places, self.real))
+
+    def split(self, rows: Any) -> np.ndarray:
+        """Arrange rows in blocks; padding repeats a row."""
+        return np.asarray(rows)[self.places]
+
+    def split_inputs(self, rows: Any, dtype: Any) -> np.ndarray:
+        """Arrange inputs in blocks with the rows last, block by block."""
+        blocks = aligned_empty((len(self.places), *rows.shape[1:], self.block_rows), dtype)
+        for block, places in zip(blocks, self.places, strict=True):
+            block[...] = np.moveaxis(rows[places], 0, -1)
+        return blocks
+
+    def merge(self, blocks: np.ndarray) -> np.ndarray:
+        """Return the rows of blocks in the order that they had before they were arranged."""
+        merged = np.empty((int(self.real.sum()), *blocks.shape[2:]), blocks.dtype)
+        merged[self.places[self.real]] = blocks[self.real]
+        return merged
+
+
 def block_scan(function: Callable, *blocks: Any) -> tuple[Any, Any]:
     """Apply ``function``, which returns a pair, to each block: stack what comes first, sum what comes second, in order.
 
-    Differentiable; either of the two may be None or any pytree of arrays.
+    Either of the two may be None or any pytree of arrays. Differentiable on one device; where rows are shared out over
+    several (see :mod:`vpboost.numerics.devices`), each works on its own.
     """
+    n = n_devices()
+    return _on_devices(function, n, blocks) if n else _in_order(function, blocks)
+
+
+def _on_devices(function: Callable, n: int, blocks: tuple) -> tuple[Any, Any]:
+    """Do what :func:`block_scan` does share by share, each device its own, and add up the shares' sums in pairs."""
+
+    def on_one(*blocks: Any) -> tuple[Any, Any]:
+        shares = jax.tree.map(lambda leaf: leaf.reshape(n_shares(n) // n, -1, *leaf.shape[1:]), blocks)
+        each, sums = jax.lax.map(lambda share: _in_order(function, share), shares)
+        each = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), each)
+        if not jax.tree.leaves(sums):
+            return each, sums
+        total, unravel = ravel_pytree(jax.tree.map(added_in_pairs, sums))
+        if n > 1:  # one message for all of them
+            total = added_in_pairs(jax.lax.all_gather(total, ROWS))
+        return each, unravel(total)
+
+    everything = jax.shard_map(on_one, in_specs=IN_SHARES, out_specs=(IN_SHARES, EVERYWHERE), check_vma=False)
+    return everything(*blocks)
+
+
+def _in_order(function: Callable, blocks: tuple) -> tuple[Any, Any]:
     n_blocks, first = jax.tree.leaves(blocks)[0].shape[0], jax.tree.map(lambda leaf: leaf[0], blocks)
     if n_blocks == 1:
         each, total = function(*first)
@@ -123,3 +185,24 @@ def block_map(function: Callable, *blocks: Any) -> Any:
 def block_sum(function: Callable, *blocks: Any) -> Any:
     """Sum ``function(block)`` over the blocks, in order; ``function`` may return any pytree of arrays."""
     return block_scan(lambda *block: (None, function(*block)), *blocks)[1]
+
+
+def draw_blocks(key: Any, n: int, blocks: Any) -> Any:
+    """Return ``n`` random blocks, drawn with replacement; of rows in shares, as many from each, about.
+
+    What is drawn of a share lies on its device.
+    """
+    n_blocks, devices = jax.tree.leaves(blocks)[0].shape[0], n_devices()
+    if not devices:
+        chosen = jax.random.randint(key, (n,), 0, n_blocks)
+        return jax.tree.map(lambda leaf: leaf[chosen], blocks)
+    shares = n_shares(devices)
+    each, here = max(n // shares, 1), shares // devices
+    chosen = jax.random.randint(key, (shares, each), 0, n_blocks // shares)
+
+    def on_one(blocks: Any) -> Any:
+        first = jax.lax.axis_index(ROWS) * here
+        places = jax.lax.dynamic_slice_in_dim(chosen, first, here) + (n_blocks // shares) * jnp.arange(here)[:, None]
+        return jax.tree.map(lambda leaf: leaf[places.reshape(-1)], blocks)
+
+    return jax.shard_map(on_one, in_specs=(IN_SHARES,), out_specs=IN_SHARES, check_vma=False)(blocks)

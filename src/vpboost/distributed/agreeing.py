@@ -1,0 +1,113 @@
+"""What processes must agree on before a fit: columns, classes, outputs, levels of categories, missing values."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..estimators.checks import Checks
+from ..estimators.parts import Part
+from ..numerics.processes import exchange_arrays, exchange_facts, together
+from ..numerics.rows import chunks
+from ..tables.encoder import Categories, InputEncoder
+from ..tables.frames import Table
+
+
+class Given(NamedTuple):
+    """Rows of this process as the user has them."""
+
+    X: Any
+    y: Any
+    weight: Any
+
+
+class Exact(NamedTuple):
+    """What of the columns is told by all rows, not by a sample."""
+
+    levels: dict[int, tuple[str, ...]]  #: of categorical columns
+    missing: np.ndarray  #: numeric columns with missing values
+
+    def complete(self, encoder: InputEncoder) -> InputEncoder:
+        """Return an encoder that a sample was enough for, made to know all levels and missing values."""
+        encoder.categories_ = [Categories(j, levels) for j, levels in self.levels.items()]
+        encoder.missing_ = self.missing
+        encoder.sources_ = encoder.find_sources()
+        return encoder
+
+
+def agree(estimator: Any, given: Given, validating: Given) -> tuple[Part, Part | None, Exact]:
+    """Return the rows of this process, checked, those that validate, and what all say of their columns.
+
+    The estimator's attributes about data (classes and the like) are set as by a fit to the rows of all.
+    """
+    data = together(lambda: estimator._check_data(*given, reset=True))
+    facts = exchange_facts(facts_of(estimator, data, validating))
+    check_alike(facts)
+    estimator._has_holes = any(one["holes"] for one in facts)
+    if estimator._is_classifier:
+        estimator.classes_ = all_classes([one["classes"] for one in facts], estimator.classes_.dtype)
+        data = weigh_classes(estimator, together(lambda: relabelled(estimator, given, data)))
+    aside = None
+    if facts[0]["validating"]:
+        aside = together(lambda: estimator._split(data, np.zeros(0), (*validating, None), 0)[1])
+        estimator._has_holes = any(exchange_facts(bool(estimator._has_holes)))
+    columns = {int(j) for one in facts for j in one["levels"]}
+    levels = {j: tuple(sorted({name for one in facts for name in one["levels"][str(j)]})) for j in sorted(columns)}
+    return data, aside, Exact(levels, np.unique(np.concatenate([np.array(one["missing"], int) for one in facts])))
+
+
+def facts_of(estimator: Any, data: Part, validating: Given) -> dict[str, Any]:
+    """Return what this process has to tell about its rows."""
+    inputs, names = data.inputs, getattr(estimator, "feature_names_in_", None)
+    texts = inputs.texts if isinstance(inputs, Table) else {}
+    numbers = inputs.numbers if isinstance(inputs, Table) else inputs
+    plain = len(numbers.shape) == 2
+    missing = sum((np.isnan(part).any(axis=0) for part in chunks(numbers)), np.zeros(numbers.shape[1:], bool))
+    return {
+        "columns": [list(inputs.shape[1:]), estimator.kinds_, None if names is None else [str(name) for name in names]],
+        "outputs": [list(data.target.shape[1:]), getattr(estimator, "single_output_", None)],
+        "names of outputs": estimator.target_names_,
+        "validating": validating.X is not None or validating.y is not None,
+        "holes": bool(estimator._has_holes),
+        "classes": estimator.classes_.tolist() if estimator._is_classifier else None,
+        "levels": {str(j): sorted(set(column.tolist())) for j, column in texts.items()},
+        "missing": np.flatnonzero(missing).tolist() if plain else [],
+        "rows": data.n_rows,
+    }
+
+
+def check_alike(facts: list[dict[str, Any]]) -> None:
+    """Raise ``ValueError`` if the rows of processes do not go together."""
+    for what in ("columns", "outputs", "names of outputs", "validating"):
+        for i, one in enumerate(facts):
+            if one[what] != facts[0][what]:
+                raise ValueError(
+                    f"{what} must be alike in all processes: process 0 has {facts[0][what]}, process {i} has "
+                    f"{one[what]}"
+                )
+
+
+def all_classes(classes: list[list], dtype: np.dtype) -> np.ndarray:
+    """Return the classes of all processes in order."""
+    known = [label for some in classes for label in some]
+    return np.unique(np.array(known, object if dtype.kind == "O" else None))
+
+
+def relabelled(estimator: Any, given: Given, data: Part) -> Part:
+    """Return rows with numbers and weights of the classes that all processes have together."""
+    target = estimator._check_target(given.y, reset=False)
+    weight = Checks._check_weight(estimator, given.weight, given.y, data.n_rows, "sample_weight")
+    return data._replace(target=target, weight=weight)
+
+
+def weigh_classes(estimator: Any, data: Part) -> Part:
+    """Return rows with the weights of their classes worked in; "balanced" is so over the rows of all processes."""
+    if not estimator._is_classifier or estimator.class_weight is None:
+        return data
+    n = len(estimator.classes_)
+    counts = np.sum(exchange_arrays(np.bincount(data.target, minlength=n)[None]), axis=0).reshape(-1)
+    if isinstance(estimator.class_weight, str):  # "balanced", as has been checked
+        weights = counts.sum() / (n * counts)
+    else:
+        weights = np.array([estimator.class_weight.get(label, 1.0) for label in estimator.classes_.tolist()])
+    estimator._weights_of_classes = weights
+    return data._replace(weight=data.weight * weights[data.target])
