@@ -218,7 +218,7 @@ def one(case, cluster, function, check):
     return row
 
 
-def shapes(rng):
+def shapes():
     """Cases of partitions, and of fits one after the other and at the same time."""
     rows = []
     with Cluster() as cluster:
@@ -345,9 +345,12 @@ def main():
     options = parser.parse_args()
     rng, rows = random.Random(options.seed), []
     with tempfile.TemporaryDirectory() as folder:
+        # processes compile the same programs again and again
+        os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", f"{folder}/jax")
+        os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
         cases = {
             "kills": lambda: random_kills(options.kills, rng, Path(folder)),
-            "shapes": lambda: shapes(rng),
+            "shapes": shapes,
             "memory": memory,
             "clients": clients,
             "frozen": frozen,

@@ -213,7 +213,7 @@ def test_estimators_follow_the_conventions():
 def test_what_is_not_supported_is_named():
     lazy, target = da.from_array(X, chunks=50), da.from_array(Y, chunks=50)
     for options, arguments, error, message in (
-        ({"warm_start": True}, {}, ValueError, "warm_start=True is not supported on Dask"),
+        ({"warm_start": True}, {}, ValueError, "warm_start=True is not for fits by several processes"),
         ({"n_workers": 0}, {}, ValueError, "n_workers must be a whole number of at least 1, or None, got 0"),
         ({"n_estimators": -1}, {}, ValueError, "n_estimators must be"),
         ({"client": 3}, {}, TypeError, "client must be a dask.distributed.Client, got int"),
@@ -278,7 +278,7 @@ def test_a_process_ends_with_its_worker(tmp_path):
 import os, sys, time
 from vpboost.dask.handover import RowFile
 from vpboost.dask.process import Process
-order = {"rank": 1, "size": 2, "address": "127.0.0.1:1", "fields": {}, "pieces": {}, "wants": "record"}
+order = {"rank": 1, "size": 2, "address": "127.0.0.1:1", "fields": {}, "pieces": {}, "wants": "record", "checkpoint": None}
 process = Process({**order, "callbacks": b"", "estimator": b""}, RowFile({}, 0), 1)
 print(process.pid, flush=True)
 time.sleep(600)
@@ -305,7 +305,7 @@ def gone(pid, seconds):
 
 def test_the_end_of_a_process_is_told(monkeypatch):
     monkeypatch.setattr("vpboost.dask.process.START", "import sys; sys.exit('no such luck')")
-    process = Process({}, RowFile({}, 0), 1)
+    process = Process({"checkpoint": None}, RowFile({}, 0), 1)
     what, failure = process.hear(20)
     assert (what, failure.kind) == ("failed", "killed")
     assert failure.text == "ended with code 1; it said last:\nno such luck"

@@ -66,20 +66,23 @@ def listen(connection: Connection, answers: "queue.SimpleQueue[Any]") -> None:
 
 def train(order: dict[str, Any], relay: Relay) -> bytes | None:
     """Fit, and return the model (of process 0; all have the same) with the warnings that there were, pickled."""
-    rank, checkpoint = order["rank"], order.get("checkpoint")
+    rank = order["rank"]
     data = take_over(order["rows"], order["fields"], order["pieces"])
     distributed.initialize(order["address"], order["size"], rank)
     estimator = pickle.loads(order["estimator"])
     estimator.callbacks = callbacks_of(pickle.loads(order["callbacks"]), relay)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        path = None if checkpoint is None else f"/dev/fd/{checkpoint}"
-        fitted = distributed.fit(
-            estimator, data.pop("X"), data.pop("y"), data.pop("sample_weight", None), **data, resume_from=path
-        )
+        X, y, weight = data.pop("X"), data.pop("y"), data.pop("sample_weight", None)
+        fitted = distributed.fit(estimator, X, y, weight, **data, resume_from=path_of(order))
     fitted.callbacks = None
     told = [(warning.category, str(warning.message)) for warning in caught]
     return cloudpickle.dumps((fitted, told)) if rank == 0 else None
+
+
+def path_of(order: dict[str, Any]) -> str | None:
+    """Return the path of the checkpoint; only process 0 has one that it can read, and it does so for all."""
+    return f"/dev/fd/{order['checkpoint']}" if order["checkpoint"] is not None else order["resume_from"]
 
 
 def failure_of(error: BaseException, order: dict[str, Any]) -> Failure:
@@ -87,6 +90,9 @@ def failure_of(error: BaseException, order: dict[str, Any]) -> Failure:
     text = f"{type(error).__name__}: {error}"
     elsewhere = type(error).__module__.startswith("jax") or type(error).__name__ == "ProcessError"
     kind = "peer" if elsewhere else "error"
+    if order["resume_from"] is not None:  # as the user knows it
+        known = str(path_of(order)), order["resume_from"]
+        text, error.args = text.replace(*known), tuple(str(one).replace(*known) for one in error.args)
     try:
         error.add_note(f"in process {order['rank']} of {order['size']}:\n{traceback.format_exc()}")
         data = cloudpickle.dumps(error)

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .. import estimators
 from ..checks import is_whole
+from ..distributed.fitting import check_supported
 from ..estimators.settings import with_parameters
 from .fitting import fit_on_cluster
 from .parts import check_collection
@@ -99,8 +100,7 @@ class OnDask:
         """Return a plain estimator with these parameters, checked; a seed that is the same for all processes."""
         plain = self._plain_class(**self._plain_params())
         plain._check_settings()
-        if plain.warm_start:
-            raise ValueError("warm_start=True is not supported on Dask; set it to False, or go on by resume_from")
+        check_supported(plain)
         if self.n_workers is not None and not (is_whole(self.n_workers) and self.n_workers >= 1):
             raise ValueError(f"n_workers must be a whole number of at least 1, or None, got {self.n_workers!r}")
         if not isinstance(plain.random_state, int | np.integer):

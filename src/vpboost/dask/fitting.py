@@ -39,6 +39,7 @@ def fit_on_cluster(
     order = {
         **{"size": len(workers), "estimator": cloudpickle.dumps(estimator), "checkpoint": checkpoint},
         **{"callbacks": listener.for_process(), "wants": listener.wants},
+        "resume_from": None if resume_from is None else str(resume_from),
     }
     tasks: list[Future] = []
     try:

@@ -76,7 +76,12 @@ def fields_of(client: Client, collections: dict[str, Any]) -> dict[str, Field]:
 def partitions(collection: Any) -> list[Future]:
     """Return the partitions of a persisted collection, in order."""
     by_key = {future.key: future for future in futures_of(collection)}
-    return [by_key[key] for key in flatten(collection.__dask_keys__(), container=list)]
+    keys = list(flatten(collection.__dask_keys__(), container=list))
+    if all(key in by_key for key in keys):
+        return [by_key[key] for key in keys]
+    # a data frame gives its tasks other names when it is optimised; the number of the partition stays
+    numbered = {key[1]: future for key, future in by_key.items()}
+    return [numbered[key[1]] for key in keys]
 
 
 def check_lengths(fields: dict[str, Field]) -> None:

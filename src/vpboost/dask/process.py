@@ -23,6 +23,8 @@ main(int(sys.argv[1]))"""
 LAST_WORDS = 2000
 #: Where libraries look for the number of threads that they may use.
 THREADS = ("PJRT_NPROC", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+#: What JAX takes for news of a cluster (of which the worker may be a job), and gRPC for a way to the others.
+ELSEWHERE = ("slurm_", "ompi_", "pmi", "http_proxy", "https_proxy", "grpc_proxy", "all_proxy")
 
 
 class Process:
@@ -34,7 +36,7 @@ class Process:
         self._errors = tempfile.TemporaryFile(dir=rows.directory)  # noqa: SIM115 (as long as the process is there)
         passed = [theirs.fileno(), rows.descriptor]
         order = {**order, "rows": rows.descriptor}
-        if order.get("checkpoint") is not None:
+        if order["checkpoint"] is not None:
             passed.append(nameless_file(rows.directory))
             with os.fdopen(os.dup(passed[-1]), "wb") as file:
                 file.write(order["checkpoint"])
@@ -44,7 +46,7 @@ class Process:
             [sys.executable, "-c", START, str(theirs.fileno()), paths],
             stdin=subprocess.DEVNULL,
             stderr=self._errors,
-            env={**os.environ, **dict.fromkeys(THREADS, str(threads))},
+            env=environment(threads),
             pass_fds=passed,
             start_new_session=True,  # Ctrl-C in a terminal is for the client; and it can be ended with its children
         )
@@ -109,3 +111,9 @@ class Process:
         """Let go of what belongs to a process that has ended."""
         self._ours.close()
         self._errors.close()
+
+
+def environment(threads: int) -> dict[str, str]:
+    """Return the worker's environment for a process of so many threads."""
+    kept = {name: value for name, value in os.environ.items() if not name.lower().startswith(ELSEWHERE)}
+    return kept | dict.fromkeys(THREADS, str(threads))
