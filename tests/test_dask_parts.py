@@ -240,6 +240,8 @@ def test_predictions_of_arrays_are_lazy():
     np.testing.assert_allclose(two.predict(unknown).compute(), two.predict(X[X[:, 0] > 0]), rtol=1e-12)
     with pytest.raises(ValueError, match="return_std=True is not supported on Dask"):
         far.predict(lazy, return_std=True)
+    with pytest.raises(TypeError, match="X must not be Dask's here"):
+        far.predict_interval(lazy)
 
 
 def test_predictions_of_frames_are_lazy_and_keep_the_index():
@@ -278,8 +280,8 @@ def test_a_process_ends_with_its_worker(tmp_path):
 import os, sys, time
 from vpboost.dask.handover import RowFile
 from vpboost.dask.process import Process
-order = {"rank": 1, "size": 2, "address": "127.0.0.1:1", "fields": {}, "pieces": {}, "wants": "record", "checkpoint": None}
-process = Process({**order, "callbacks": b"", "estimator": b""}, RowFile({}, 0), 1)
+order = {"rank": 1, "size": 2, "address": "127.0.0.1:1", "fields": {}, "pieces": {}, "wants": "record"}
+process = Process({**order, "callbacks": b"", "estimator": b"", "checkpoint": None}, RowFile({}, 0), 1)
 print(process.pid, flush=True)
 time.sleep(600)
 """

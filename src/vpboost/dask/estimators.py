@@ -162,6 +162,13 @@ class OnDask:
             return predicted_lazily(self.to_local(), method, check_collection("X", X), options)
         return getattr(self._plain_class, method)(self, X, **options)
 
+    def _check_inputs(self, X: Any, reset: bool) -> Any:
+        if is_dask_collection(X):
+            raise TypeError(
+                "X must not be Dask's here, it would all be gathered: use to_local() on its parts, as by map_partitions"
+            )
+        return super()._check_inputs(X, reset)  # type: ignore[misc]
+
 
 def learnt(fitted: Any) -> dict[str, Any]:
     """Return the attributes of an estimator that are not its parameters."""

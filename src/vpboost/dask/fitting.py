@@ -14,9 +14,9 @@ from distributed import Client, Future
 
 from ..distributed import rows_of
 from .conversation import Conversation
-from .errors import GRACE, Failure, WorkerError, first_cause
+from .errors import GRACE, SILENCE, Failure, WorkerError, first_cause
 from .handover import placed
-from .parts import Field, chosen_workers, fields_of, moves
+from .parts import NO_MEMORY, Field, chosen_workers, fields_of, moves, workers_of
 from .relay import Listener
 from .worker import begin, choose_address, fill, hear, open_place, rows_between, train
 
@@ -120,19 +120,28 @@ def start_training(talk: Conversation, filled: list[list[Future]], order: dict[s
 
 def let_begin(talk: Conversation, tasks: list[Future]) -> None:
     """Wait until all have their rows and a thread to run in, then let the processes begin."""
-    since, told = time.monotonic(), False
+    due = time.monotonic() + SILENCE
     while not all(state == "waiting" for state in talk.states):
         check(talk, tasks)
         time.sleep(0.05)
         talk.look()
-        if not told and time.monotonic() - since > 60:
+        if time.monotonic() > due:
+            check_paused(talk)
             late = [talk.workers[rank] for rank, state in enumerate(talk.states) if state != "waiting"]
             log.warning("the fit waits for %s: rows are on their way, or other tasks run there", ", ".join(late))
-            told = True
+            due = time.monotonic() + SILENCE
     address = talk.ask(0, choose_address)
     for rank, answer in enumerate(talk.ask_all(begin, address)):
         if isinstance(answer, BaseException):
             raise Failed(Failure(rank, "lost", f"it could not be told to begin ({answer!r})"))
+
+
+def check_paused(talk: Conversation) -> None:
+    """Raise ``Failed`` if a worker does not do anything more."""
+    _, paused = workers_of(talk.client)
+    for rank, worker in enumerate(talk.workers):
+        if worker in paused:
+            raise Failed(Failure(rank, "lost", f"it is paused, {NO_MEMORY}"))
 
 
 def follow(talk: Conversation, tasks: list[Future], listener: Listener) -> bytes:

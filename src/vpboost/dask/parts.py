@@ -17,6 +17,8 @@ from .worker import describe_part
 
 #: A process has at least so many rows, if there are enough for several.
 LEAST_ROWS = 128
+#: Why Dask pauses a worker, and what to do about it.
+NO_MEMORY = "for want of memory (use more workers, or X of type float32)"
 
 
 class Field(NamedTuple):
@@ -108,23 +110,26 @@ def wait_for(client: Client, futures: list[Future]) -> None:
         if now != done:
             done, since = now, time.monotonic()
         if time.monotonic() - since > SILENCE:
-            workers = client.scheduler_info(n_workers=-1)["workers"]
-            stuck = [address for address, info in workers.items() if info.get("status") != "running"]
-            if not workers:
+            running, stuck = workers_of(client)
+            if not running and not stuck:
                 raise WorkerError(f"the cluster has had no worker for {SILENCE:.0f} seconds")
-            if len(stuck) == len(workers):
-                raise WorkerError(
-                    f"all workers are paused, for lack of memory: {', '.join(stuck)}; use more workers, or X of type "
-                    "float32",
-                    stuck,
-                )
+            if not running:
+                raise WorkerError(f"all workers are paused, {NO_MEMORY}: {', '.join(stuck)}", stuck)
+
+
+def workers_of(client: Client) -> tuple[list[str], list[str]]:
+    """Return the workers that run, and those that are there but paused."""
+    states = {
+        address: info.get("status", "running")
+        for address, info in client.scheduler_info(n_workers=-1)["workers"].items()
+    }
+    return [a for a, state in states.items() if state == "running"], [a for a, s in states.items() if s != "running"]
 
 
 def chosen_workers(client: Client, fields: dict[str, Field], n_workers: int | None) -> list[str]:
     """Return the workers that take part, those with the first rows first, so that most rows stay where they are."""
     X = fields["X"]
-    alive = client.scheduler_info(n_workers=-1)["workers"]
-    able = [address for address, info in alive.items() if info.get("status", "running") == "running"]
+    able, _ = workers_of(client)
     if not able:
         raise WorkerError("the cluster has no worker that runs")
     holders = client.who_has(X.futures)

@@ -1,5 +1,6 @@
 """Predictions of Dask's collections: lazy, partition by partition."""
 
+import uuid
 from typing import Any
 
 import dask
@@ -13,7 +14,7 @@ def predicted_lazily(model: Any, method: str, X: Any, options: dict[str, Any]) -
     The model is one task, which each worker that predicts fetches once.
     """
     shape, dtype = width_of(model, method), dtype_of(model, method)
-    sent = dask.delayed(model, name=f"vpboost-model-{dask.base.tokenize(id(model), method)}", traverse=False)
+    sent = dask.delayed(model, name=f"vpboost-model-{uuid.uuid4().hex}", traverse=False)
     if isinstance(X, da.Array):
         chunks = (X.chunks[0], *((n,) for n in shape))
         own = tuple(range(1, X.ndim))
