@@ -34,7 +34,7 @@ from vpboost.dask.worker import known_fits
 
 #: Nothing may take longer than this; what does hangs.
 HANGS = 150
-OPTIONS = {"n_estimators": 24, "max_steps": 8, "width": 6, "encoding": "plain", "inherit": 0.5, "max_features": 1.0}
+OPTIONS = {"n_estimators": 40, "max_steps": 40, "width": 6, "encoding": "plain", "inherit": 0.5, "max_features": 1.0}
 OPTIONS |= {"n_chains": 1, "early_stopping_rounds": None}
 
 #: A client of its own, to be interrupted or killed.
@@ -54,7 +54,7 @@ with Client(sys.argv[1]) as client:
 """
 
 
-def table(n=4000, seed=0):
+def table(n=12_000, seed=0):
     """Return inputs and targets in partitions of very different sizes, one of them empty."""
     rng = np.random.default_rng(seed)
     X = rng.uniform(-1, 1, size=(n, 5))
@@ -262,9 +262,7 @@ def shapes():
             return found
 
         rows.append(one("a worker joins late", cluster, joins, lambda found: found == whole))
-        three = one(
-            "three workers, then", cluster, lambda: fit(client).n_iter_, lambda found: found == OPTIONS["n_estimators"]
-        )
+        three = one("three workers, then", cluster, lambda: fit(client).n_iter_, is_whole)
         rows.append(three)
     return rows
 
@@ -280,11 +278,18 @@ def memory():
 
         rows.append(one("workers without memory", cluster, large, lambda found: isinstance(found, MemoryError)))
         cluster.client.restart()
-        rows.append(one("a fit after that", cluster, lambda: fit(cluster.client).n_iter_, lambda n: n == 24))
+        rows.append(one("a fit after that", cluster, lambda: fit(cluster.client).n_iter_, is_whole))
         Fault(cluster, 3.0, "process", strike=lambda pid: resource.prlimit(pid, resource.RLIMIT_AS, (1 << 29, 1 << 29)))
         starved = one("a process without memory", cluster, lambda: fit(cluster.client, n_estimators=5000), is_named)
-        rows += [starved, one("a fit after that", cluster, lambda: fit(cluster.client).n_iter_, lambda n: n == 24)]
+        rows += [
+            starved,
+            one("a fit after that", cluster, lambda: fit(cluster.client).n_iter_, is_whole),
+        ]
     return rows
+
+
+def is_whole(n_stages):
+    return n_stages == OPTIONS["n_estimators"]
 
 
 def is_named(found):
@@ -318,7 +323,7 @@ def clients():
             row["said"] = said[0]
             print(row, flush=True)
             rows.append(row)
-        rows.append(one("a fit after that", cluster, lambda: fit(cluster.client).n_iter_, lambda n: n == 24))
+        rows.append(one("a fit after that", cluster, lambda: fit(cluster.client).n_iter_, is_whole))
     return rows
 
 
