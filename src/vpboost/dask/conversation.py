@@ -60,12 +60,9 @@ class Conversation:
 
     def look(self) -> None:
         """See which workers are there."""
+        states: list[Any]
         try:
-            alive = self.client.nthreads()
-            for rank, worker in enumerate(self.workers):
-                if worker not in alive:
-                    self._lose(rank, "it has left the cluster")
-            states = self.ask_all(beat, seconds=10.0)
+            states = self.client.sync(self._look, callback_timeout=30.0)
         except Exception as error:  # the scheduler, or the client itself, is gone
             states = [error] * len(self.workers)
         now = time.monotonic()
@@ -77,6 +74,13 @@ class Conversation:
                 self.states[rank], self._answered[rank] = state, now
             elif now - self._answered[rank] > SILENCE:
                 self._lose(rank, f"it has not answered for {SILENCE:.0f} seconds ({state!r})")
+
+    async def _look(self) -> list[Any]:
+        alive = await self.client.nthreads()
+        for rank, worker in enumerate(self.workers):
+            if worker not in alive:
+                self._lose(rank, "it has left the cluster")
+        return await self._ask_all(beat, (), 10.0)
 
     def _lose(self, rank: int, why: str) -> None:
         self.lost.setdefault(rank, Failure(rank, "lost", why))

@@ -130,9 +130,12 @@ def let_begin(talk: Conversation, tasks: list[Future]) -> None:
             late = [talk.workers[rank] for rank, state in enumerate(talk.states) if state != "waiting"]
             log.warning("the fit waits for %s: rows are on their way, or other tasks run there", ", ".join(late))
             due = time.monotonic() + SILENCE
-    address = talk.ask(0, choose_address)
-    for rank, answer in enumerate(talk.ask_all(begin, address)):
-        if isinstance(answer, BaseException):
+    try:
+        answers = [*talk.ask_all(begin, talk.ask(0, choose_address))]
+    except Exception as error:
+        answers = [error]
+    for rank, answer in enumerate(answers):
+        if answer is not None:
             raise Failed(Failure(rank, "lost", f"it could not be told to begin ({answer!r})"))
 
 
@@ -146,25 +149,25 @@ def check_paused(talk: Conversation) -> None:
 
 def follow(talk: Conversation, tasks: list[Future], listener: Listener) -> bytes:
     """Call callbacks after every stage until all processes are done; return the model."""
-    answer, stopping = None, False
+    told, answered, answer, stopping = 0, 0, None, False
     while True:
         check(talk, tasks)
         try:
             if all(task.done() for task in tasks):
-                model, left = tasks[0].result()
-                for data in left:
+                model, first, left = tasks[0].result()
+                for data in left[told - first :]:
                     listener.heard(data)
                 return model
-            news = hear_stages(talk, answer)
-            answer = None
-            for data in news:
+            for data in hear_stages(talk, told, answer):
+                told += 1
                 ends = listener.heard(data)
-                answer = ends if listener.wants == "state" else None
+                if listener.wants == "state":
+                    answered, answer = told, (told, ends or stopping)
         except KeyboardInterrupt:
             # as in a plain fit: the stages so far are a model; who cannot wait for the end of the next asks again
             if stopping or not listener.stages:
                 raise
-            stopping, answer = True, True
+            stopping, answer = True, (answered + 1, True)
             warnings.warn(
                 f"fit interrupted after {listener.stages} stages; it ends with the next, and the model of them is kept",
                 UserWarning,
@@ -172,10 +175,10 @@ def follow(talk: Conversation, tasks: list[Future], listener: Listener) -> bytes
             )
 
 
-def hear_stages(talk: Conversation, answer: Any) -> list[bytes]:
+def hear_stages(talk: Conversation, told: int, answer: tuple[int, bool] | None) -> list[bytes]:
     """Answer process 0, and return what it tells within a second."""
     try:
-        news = talk.ask(0, hear, answer, 1.0)
+        news = talk.ask(0, hear, told, answer, 1.0)
     except (OSError, TimeoutError):  # whether the worker is lost, the conversation finds out
         news = []
     if not news:
@@ -231,6 +234,10 @@ def error_of(failure: Failure, talk: Conversation, listener: Listener) -> BaseEx
             return error
     after = f" after stage {listener.stages - 1}" if listener.stages else ""
     place = f"worker {worker} (process {failure.rank} of {size})"
+    workers = [worker]
+    if talk.client.status != "running":
+        failure = Failure(0, "lost", f"its scheduler is gone, the client is {talk.client.status}")
+        place, workers = "the cluster", []
     what = {
         "lost": f"{place} was lost{after}: {failure.text}",
         "killed": f"the process of {place} died{after}: it {failure.text}",
@@ -239,4 +246,4 @@ def error_of(failure: Failure, talk: Conversation, listener: Listener) -> BaseEx
         advice = f"fit again with resume_from={listener.checkpoint!r} to go on from the last checkpoint"
     else:
         advice = "fit again; with a vpboost.callbacks.Checkpoint, resume_from goes on from where it was"
-    return WorkerError(f"{what}. The fit has ended on all workers; {advice}, on the workers that are there.", [worker])
+    return WorkerError(f"{what}. The fit has ended on all workers; {advice}, on the workers that are there.", workers)

@@ -20,8 +20,8 @@ from .errors import GOODBYE, PATIENCE, Failure
 from .handover import Described, Placed, RowFile, describe
 from .process import Process
 
-#: What comes of a process: the model, of process 0, and what is left to tell of its stages; or how it failed.
-Outcome = tuple[bytes | None, list[bytes]] | Failure
+#: What comes of a process: the model (of process 0) and what is left to tell of stages, from which on; or a failure.
+Outcome = tuple[bytes | None, int, list[bytes]] | Failure
 
 #: What this Python process holds of fits; several workers may share a process.
 _places: dict[tuple[str, int], "Place"] = {}
@@ -35,7 +35,8 @@ class Place:
         self.heard = time.monotonic()  #: when the client said something last
         self.state = "filling"  #: "waiting" for all others to be ready, then "fitting", then "ended"
         self.address: str | None = None  #: where process 0 listens; set when all are ready
-        self.news: deque[bytes] = deque()  #: what the process tells of its stages
+        self.news: deque[bytes] = deque()  #: what the process tells of its stages, until the client has it
+        self._told = self._answered = 0  #: how many the client has, and has answered
         self.why: str | None = None  #: why the place was closed
         self.process: Process | None = None
         self._port: socket.socket | None = None
@@ -84,6 +85,19 @@ class Place:
             if self.process is not None:
                 self.process.close()
 
+    def catch_up(self, told: int) -> list[bytes]:
+        """Forget what the client has been told; return what it has not."""
+        while self._told < told and self.news:
+            self.news.popleft()
+            self._told += 1
+        return list(self.news)
+
+    def answer(self, number: int, ends: bool) -> None:
+        """Pass on the answer to the stage of this number, once."""
+        if number > self._answered and self.process is not None:
+            self._answered = number
+            self.process.say(ends)
+
     def _follow(self, process: Process, rank: int) -> Outcome:
         """Pass on what the process says, until it ends."""
         while True:
@@ -97,7 +111,7 @@ class Place:
                 self.news.append(content)
             elif what == "done":
                 process.wait(GOODBYE)
-                return content, list(self.news)
+                return content, self._told, list(self.news)
             else:
                 return content._replace(rank=rank)
 
@@ -150,17 +164,20 @@ def beat(fit: str, rank: int) -> str | None:
     return place.state
 
 
-async def hear(fit: str, rank: int, answer: Any, wait: float) -> list[bytes]:
-    """Pass an answer on to the process; return what it has told of its stages, or tells within ``wait`` seconds."""
+async def hear(fit: str, rank: int, told: int, answer: tuple[int, bool] | None, wait: float) -> list[bytes]:
+    """Pass an answer on to the process; return what it has told of its stages, or tells within ``wait`` seconds.
+
+    The client has ``told`` of these already. What was lost on its way is asked for, or answered, once more.
+    """
     place, until = _places.get((fit, rank)), time.monotonic() + wait
     if place is None:
         return []
     place.heard = time.monotonic()
-    if answer is not None and place.process is not None:
-        place.process.say(answer)
-    while not place.news and place.why is None and time.monotonic() < until:
+    if answer is not None:
+        place.answer(*answer)
+    while not (news := place.catch_up(told)) and place.why is None and time.monotonic() < until:
         await asyncio.sleep(0.01)
-    return [place.news.popleft() for _ in range(len(place.news))]
+    return news
 
 
 def close_place(fit: str, rank: int, why: str) -> None:
