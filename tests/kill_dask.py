@@ -18,6 +18,7 @@ import sys
 import tempfile
 import threading
 import time
+import uuid
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as Late
 from pathlib import Path
@@ -36,6 +37,9 @@ from vpboost.dask.worker import known_fits
 HANGS = 150
 OPTIONS = {"n_estimators": 40, "max_steps": 40, "width": 6, "encoding": "plain", "inherit": 0.5, "max_features": 1.0}
 OPTIONS |= {"n_chains": 1, "early_stopping_rounds": None}
+
+#: What workers begun here, and processes of theirs, have in their environment.
+MARK = os.environ.setdefault("VPBOOST_KILL_DASK", uuid.uuid4().hex)
 
 #: A client of its own, to be interrupted or killed.
 CLIENT = """
@@ -69,15 +73,16 @@ def fit(client, resume_from=None, **options):
 
 
 def processes():
-    """Return the processes that workers have started on this machine."""
+    """Return the processes that workers of clusters begun here have started."""
     found, mark = [], START.splitlines()[-2].encode()
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
+    for folder in Path("/proc").glob("[0-9]*"):
         try:
-            command, state = path.read_bytes(), (path.parent / "stat").read_text().rsplit(")", 1)[1].split()[0]
+            state = (folder / "stat").read_text().rsplit(")", 1)[1].split()[0]
+            ours = MARK.encode() in (folder / "environ").read_bytes() and mark in (folder / "cmdline").read_bytes()
         except OSError:
             continue
-        if mark in command and state != "Z":
-            found.append(int(path.parent.name))
+        if ours and state != "Z":
+            found.append(int(folder.name))
     return found
 
 
