@@ -3,7 +3,6 @@
 import dataclasses
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -20,14 +19,14 @@ from ..losses.base import newton_constant
 from ..numerics.blocks import MAX_BLOCKS_KEPT, block_map, block_sum
 from ..numerics.devices import devices_of, mesh_of
 from .arguments import check_arguments, check_dtype, check_engine, check_kinds, check_resumed, check_seed
-from .data import Data, prepare, prepare_validation
+from .data import Data, prepare_validation
 from .diagnostics import Diagnostics, diagnose
 from .ensemble import Ensemble
 from .initial import blend, initial_populations
 from .objective import summarise
 from .records import Boosted, Record, Stage
 from .reduced import Derivatives
-from .shared import prepare_shared
+from .shared import arrange_on, here, over
 from .trust_region import TrustRegion, accepts, bounds, first_lambda, next_lambda, reduction_ratio, search
 from .weak_learner import Trained, Training, solve_at_end, train
 
@@ -116,7 +115,7 @@ def boost(
     with jax.enable_x64(dtype == np.float64), using(engine):
         key, mesh = check_seed(seed), mesh_of(devices_of(x) if devices is None else devices)
         check_engine(engine, mesh)
-        arrange = prepare if mesh is None else partial(prepare_shared, mesh=mesh)
+        arrange = arrange_on(mesh)
         training, trust_region = traced(training or Training(), dtype), traced(trust_region or TrustRegion(), dtype)
         unit = block_unit(engine)
         data = arrange(x, y, loss, sample_weight, dtype, batch_size=training.batch_size, seed=seed, unit=unit)
@@ -346,18 +345,6 @@ def first_constant(loss: Loss, data: Data, mesh: Any) -> Array:
             constant = here(newton_constant(loss, data.target, data.weight, constant), mesh)
     loss.check(target, constant)
     return constant
-
-
-def over(mesh: Any) -> Any:
-    """Return the context in which programs run on the devices of a mesh, if there is one."""
-    return nullcontext() if mesh is None else jax.set_mesh(mesh)
-
-
-def here(result: Any, mesh: Any) -> Any:
-    """Return what all devices of a mesh have as arrays of one device of this process, for work outside of the mesh."""
-    if mesh is None:
-        return result
-    return jax.tree.map(lambda leaf: jax.device_put(np.asarray(leaf)) if eqx.is_array(leaf) else leaf, result)
 
 
 def check_derivatives(found: Soundness, stage: int) -> bool:

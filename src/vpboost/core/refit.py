@@ -19,10 +19,12 @@ from ..checks import check_between, check_count
 from ..featurizers import columns
 from ..losses import Loss
 from ..numerics.blocks import block_map, block_sum
+from ..numerics.devices import devices_of, mesh_of
 from .arguments import check_loss
-from .data import Data, prepare
+from .data import Data
 from .ensemble import Ensemble, stacked_columns
 from .reduced import Derivatives, Reduced, Weights, optimal_weights, optimal_weights_cg, reduce_block, uses_cg
+from .shared import arrange_on, here, over
 
 Scalar = Float[Array, ""]
 
@@ -131,6 +133,7 @@ def refit(
     reg_lambda: float = 1e-4,
     sample_weight: Any = None,
     n_steps: int = 10,
+    devices: Any = None,
 ) -> Ensemble:
     """Return the ensemble with the linear weights of all learners solved for together; featurizers stay as they are.
 
@@ -149,6 +152,8 @@ def refit(
         λ > 0, the weight of ½‖W‖² over all learners.
     n_steps : int, default=10
         Newton steps at the most; they end when nothing is gained. Squared error needs one or two.
+    devices : optional
+        Over which the rows are shared out, as for :func:`boost`.
 
     Returns
     -------
@@ -171,13 +176,16 @@ def refit(
     check_arguments(ensemble, loss, reg_lambda, n_steps)
     dtype = np.dtype(ensemble.constant.dtype)
     with jax.enable_x64(dtype == np.float64):
-        data = data_for(ensemble, x, y, loss, sample_weight)
+        mesh = mesh_of(devices_of(x) if devices is None else devices)
+        data = data_for(ensemble, x, y, loss, sample_weight, mesh)
         if ensemble.n_learners == 0:
             return ensemble
         featurizer = Stacked(ensemble.featurizers, ensemble.n_learners)
         reg = jnp.asarray(reg_lambda, dtype)
         problem = Linear(featurizer, data.x, data.target, data.weight, loss, ensemble.constant, reg)
-        weights = _solved(problem, ensemble.weights.reshape(-1, ensemble.n_outputs), int(n_steps))
+        with over(mesh):
+            weights = _solved(problem, ensemble.weights.reshape(-1, ensemble.n_outputs), int(n_steps))
+        weights = here(weights, mesh)
         return Ensemble(ensemble.constant, ensemble.featurizers, weights.reshape(ensemble.weights.shape))
 
 
@@ -190,18 +198,19 @@ def check_arguments(ensemble: Any, loss: Any, reg_lambda: Any, n_steps: Any) -> 
     check_count("n_steps", n_steps)
 
 
-def data_for(ensemble: Ensemble, x: Any, y: Any, loss: Loss, sample_weight: Any) -> Data:
+def data_for(ensemble: Ensemble, x: Any, y: Any, loss: Loss, sample_weight: Any, mesh: Any) -> Data:
     """Return data arranged in blocks; raise ``ValueError`` if the ensemble is not one for such inputs or targets."""
-    data = prepare(x, y, loss, sample_weight, ensemble.constant.dtype)
+    data = arrange_on(mesh)(x, y, loss, sample_weight, ensemble.constant.dtype)
     if data.n_outputs != ensemble.n_outputs:
         raise ValueError(
             f"y must have {ensemble.n_outputs} outputs or classes, got {data.n_outputs}; if a class is missing, "
             "give the loss its number of classes"
         )
-    loss.check(data.target, ensemble.constant)
+    loss.check(data.sample_of_targets()[0], ensemble.constant)
     if ensemble.n_learners:
         try:
-            jax.eval_shape(Stacked(ensemble.featurizers, ensemble.n_learners).columns, data.x[0])
+            one = jax.ShapeDtypeStruct(data.x.shape[1:], data.x.dtype)
+            jax.eval_shape(Stacked(ensemble.featurizers, ensemble.n_learners).columns, one)
         except (TypeError, ValueError) as error:
             shape = data.x.shape[1:-1]
             raise ValueError(f"x has rows of shape {shape}, which the ensemble was not trained on") from error

@@ -21,6 +21,7 @@ from jaxtyping import Array
 from ..checks import check_count
 from ..losses import Loss
 from ..numerics.blocks import block_map, block_sum
+from ..numerics.devices import devices_of, mesh_of
 from .arguments import check_seed
 from .boosting import mean_loss, traced
 from .data import Data, prepare_validation
@@ -28,6 +29,7 @@ from .ensemble import Ensemble, stacked_columns
 from .objective import summarise
 from .reduced import Derivatives, Weights
 from .refit import Stacked, check_arguments, data_for
+from .shared import arrange_on, here, over
 from .trust_region import reduction_ratio
 from .weak_learner import Training, solve_at_end, train
 
@@ -49,6 +51,7 @@ def retrain(
     sample_weight: Any = None,
     validation: tuple | None = None,
     seed: int = 0,
+    devices: Any = None,
 ) -> Ensemble:
     """Return the ensemble with its learners trained again, all together; where there are many, group by group.
 
@@ -73,6 +76,8 @@ def retrain(
         A round that does not lower the loss on these is undone, and the last.
     seed : int, default=0
         Fixes batches and groups.
+    devices : optional
+        Over which the rows are shared out, as for :func:`boost`.
 
     Returns
     -------
@@ -100,17 +105,22 @@ def retrain(
     dtype = np.dtype(ensemble.constant.dtype)
     with jax.enable_x64(dtype == np.float64):
         key, training = check_seed(seed), traced(training, dtype)
-        data = data_for(ensemble, x, y, loss, sample_weight)
-        sets = [data] if validation is None else [data, prepare_validation(validation, loss, dtype, data)]
+        mesh = mesh_of(devices_of(x) if devices is None else devices)
+        data = data_for(ensemble, x, y, loss, sample_weight, mesh)
+        sets = [data]
+        if validation is not None:
+            sets.append(prepare_validation(validation, loss, dtype, data, prepare=arrange_on(mesh)))
         if ensemble.n_learners == 0:
             return ensemble
-        reg, best = jnp.asarray(reg_lambda, dtype), losses_of(ensemble, loss, sets)
+        with over(mesh):
+            reg, best = jnp.asarray(reg_lambda, dtype), losses_of(ensemble, loss, sets)
         for i, group in zip(range(rounds), groups_of(ensemble, seed), strict=False):
-            trial = one_round(jax.random.fold_in(key, i), ensemble, group, data, loss, training, reg)
-            found = losses_of(trial, loss, sets)
+            with over(mesh):
+                trial = one_round(jax.random.fold_in(key, i), ensemble, group, data, loss, training, reg)
+                found = losses_of(trial, loss, sets)
             if not found[-1] < best[-1]:
                 break
-            ensemble, best = trial, found
+            ensemble, best = here(trial, mesh), found
         return ensemble
 
 

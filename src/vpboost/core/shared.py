@@ -1,5 +1,7 @@
 """Training data shared out over several devices, of one process or of many; see :mod:`vpboost.numerics.devices`."""
 
+from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -13,7 +15,7 @@ from ..losses import Loss
 from ..numerics.blocks import Layout, SharedLayout, rows_per_block
 from ..numerics.devices import halved, n_shares, own_rows, put
 from ..numerics.processes import exchange_arrays, exchange_facts, together
-from .data import ROWS_PER_DRAW, SAMPLE_ROWS, Data, check_size, checked, evenly_spaced
+from .data import ROWS_PER_DRAW, SAMPLE_ROWS, Data, check_size, checked, evenly_spaced, prepare
 
 #: Targets that c₀ is first sought by, at the most; all of them have the last word.
 TARGETS_SEEN = 65_536
@@ -64,6 +66,23 @@ class SharedData(Data):
         _, target, weight = self.about.seen
         share = weight.astype(float) / weight.sum(dtype=float)
         return jax.device_put(target[None]), jax.device_put(share.astype(weight.dtype)[None])
+
+
+def arrange_on(mesh: Mesh | None) -> Callable[..., Data]:
+    """Return what arranges data in blocks on the devices of a mesh, or on one device where there is none."""
+    return prepare if mesh is None else partial(prepare_shared, mesh=mesh)
+
+
+def over(mesh: Any) -> Any:
+    """Return the context in which programs run on the devices of a mesh, if there is one."""
+    return nullcontext() if mesh is None else jax.set_mesh(mesh)
+
+
+def here(result: Any, mesh: Any) -> Any:
+    """Return what all devices of a mesh have as arrays of one device of this process, for work outside of the mesh."""
+    if mesh is None:
+        return result
+    return jax.tree.map(lambda leaf: jax.device_put(np.asarray(leaf)) if eqx.is_array(leaf) else leaf, result)
 
 
 def prepare_shared(

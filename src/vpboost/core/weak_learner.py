@@ -29,7 +29,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..checks import check_count, check_one_of
 from ..engine import program
-from ..numerics.blocks import block_sum, draw_blocks, rows_per_block
+from ..numerics.blocks import block_map, draw_blocks, known_everywhere, rows_per_block, take_blocks
 from ..numerics.devices import n_devices
 from .objective import Summary, feature_count, penalty, summarise, value_and_slopes
 from .reduced import Derivatives, Solution
@@ -334,13 +334,15 @@ def batches(key: PRNGKeyArray, x: Array, derivatives: Derivatives, training: Tra
         return lambda k: (x, derivatives)
     n = min(max(round(training.batch_size / block_rows), 1), n_blocks)
     joins = n * block_rows <= rows_per_block(x.dtype) and not n_devices()
+    masses = known_everywhere(block_map(jnp.sum, derivatives.weight)) if n_devices() else None
 
     def draw(k: Array) -> tuple[Array, Derivatives]:
-        rows, batch = draw_blocks(jax.random.fold_in(key, k), n, (x, derivatives))
+        chosen = draw_blocks(jax.random.fold_in(key, k), n, n_blocks)
+        rows, batch = take_blocks((x, derivatives), chosen)
         if joins:
             rows = jnp.moveaxis(rows, 0, -2).reshape(1, *x.shape[1:-1], n * block_rows)
             batch = jax.tree.map(lambda leaf: leaf.reshape(1, n * block_rows, *leaf.shape[2:]), batch)
-        total = block_sum(jnp.sum, batch.weight) if n_devices() else jnp.sum(batch.weight)
+        total = jnp.sum(batch.weight if masses is None else masses[chosen])  # one message less
         total = jnp.maximum(total, jnp.finfo(batch.weight.dtype).tiny)
         return rows, eqx.tree_at(lambda d: d.weight, batch, batch.weight / total)
 

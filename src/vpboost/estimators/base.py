@@ -164,7 +164,7 @@ class BaseVPBoost(Differentiable, Calibrating, Chains):
             self._store(run, run.boosted._replace(status=status), True, [])
             self._finish(run, None, groups, seed, [])
             return self
-        stopping = self._early_stopping(run)
+        stopping, run.devices = self._early_stopping(run), self.devices
         first = partial(self._boost, run, seed, stopping, start, recall=facts is not None)
         boosted, others = self._boost_chains(run, whole, groups, seed, stopping, first)
         self._store(run, boosted, stopping is not None, others, given=whole is None)

@@ -101,6 +101,7 @@ class Chains(Choosing):
             if late():
                 return
             run = Run(first.plan, *self._parts_of_chain(first, whole, groups, seed_of(seed, chain), full))
+            run.devices = first.devices
             try:
                 boosted = run.boost(self._stages_of(first, stopping), seed_of(seed, chain), watch)
             except NoScoreError:  # by the chance of the rows set aside
@@ -115,7 +116,8 @@ class Chains(Choosing):
 
         if self.verbose and n_chains > 1:
             print(f"boosting {n_chains} chains", file=sys.stderr)
-        interrupted = side_by_side(range(1, n_chains), first.plan.engine, boost, lead)
+        alone = first.devices is not None
+        interrupted = side_by_side(range(1, n_chains), first.plan.engine, boost, lead, alone)
         boosted, others = leader[0][0], [found[chain] for chain in sorted(found) if is_whole(*leader[0])]
         if interrupted:
             boosted = boosted._replace(status=f"interrupted after {1 + len(others)} of {n_chains} chains")

@@ -95,6 +95,10 @@ PARAMETERS = """Parameters
         and is then about twice as fast as NumPy, which begins at once. "auto" is "numpy" for tables where training
         rows × ``max_steps`` is at most 150,000 (up to 3,000 rows with the default), 30,000 (1,000 rows) with several
         classes or another loss that couples outputs, else "xla": choose that for many fits of small tables.
+    devices : None, "all", int or list of jax.Device, default=None
+        The devices over which the rows of a fit are shared out: all that JAX sees, so many, or these; None is one. The
+        bits of the model are the same for 1, 2, 4, 8 and 16 of them. For rows that several processes hold, see
+        :mod:`vpboost.distributed`.
     verbose : int, default=0
         1 shows progress on standard error.
 

@@ -88,6 +88,8 @@ def engine_of(settings: Any, profile: Profile, shape: tuple[int, ...], coupled: 
     """Return the backend: NumPy where training is so short that compilation would take longer."""
     if settings.engine != "auto":
         return settings.engine
+    if settings.devices is not None:
+        return "xla"
     steps = steps_of(profile, shape[0])
     most = SHORT_IF_COUPLED if coupled else SHORT
     if steps >= MANY_STEPS:

@@ -19,14 +19,16 @@ def side_by_side(
     engine: str,
     boost: Callable[[Any, Callable[[], bool]], Any],
     lead: Callable[[], bool] = lambda: True,
+    alone: bool = False,
 ) -> bool:
     """Call ``boost`` for each item, several at once where that is sooner; return whether Ctrl-C ended them early.
 
     It is given an item and a function that says whether it is to stop. ``lead`` is called in this thread, at the same
-    time or before; the others are in vain if it returns False or raises an error.
+    time or before; the others are in vain if it returns False or raises an error. ``alone`` says that one item needs
+    all that there is: programs on several devices wait for each other, and two of them might do so for ever.
     """
     # many small calls of NumPy would only wait for each other: one after the other they are done sooner
-    at_once = engine != "numpy" and len(items) > 0
+    at_once = engine != "numpy" and len(items) > 0 and not alone
     if not at_once and (not lead() or not items):
         return False
     stop, leading = threading.Event(), at_once

@@ -22,7 +22,7 @@ from .run import Run
 
 #: Parameters that may differ when a fit goes on from a checkpoint (the profile and the seed are stored in it).
 FREE_TO_CHANGE = (
-    *("n_estimators", "callbacks", "verbose", "warm_start"),
+    *("n_estimators", "callbacks", "verbose", "warm_start", "devices"),
     *("random_state", "encoding", "inherit", "max_features", "weight_scale", "relevance"),
     *("n_chains", "refit_full"),
 )

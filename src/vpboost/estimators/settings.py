@@ -9,8 +9,9 @@ from sklearn.base import BaseEstimator
 
 from ..callbacks import check_callbacks
 from ..checks import check_between, check_count, is_number, is_whole
-from ..core.arguments import check_dtype
+from ..core.arguments import check_dtype, check_engine
 from ..engine import ENGINES
+from ..numerics.devices import mesh_of
 from .metrics import score_function
 from .plan import factory_of, rate_of, training_of, trust_region_of
 from .portfolio import Profile, check_choices, fallback, is_auto
@@ -63,6 +64,7 @@ class Settings(BaseEstimator):
         random_state: Any = 0,
         dtype: str = "auto",
         engine: str = "auto",
+        devices: Any = None,
         verbose: int = 0,
     ):
         for name, value in locals().items():
@@ -103,6 +105,7 @@ class Settings(BaseEstimator):
         check_callbacks(self.callbacks)
         if self.engine != "auto" and self.engine not in ENGINES:
             raise ValueError(f"engine must be 'auto' or one of {', '.join(map(repr, ENGINES))}, got {self.engine!r}")
+        check_engine("xla" if self.engine == "auto" else self.engine, mesh_of(self.devices))
         check_choices(**{name: getattr(self, name) for name in set(Profile._fields) - {"rounds"}})
         profile = fallback(self)
         training_of(self, profile, 1), trust_region_of(self, profile, rate_of(profile, 1)), factory_of(self, profile, 1)

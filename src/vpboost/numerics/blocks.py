@@ -187,22 +187,37 @@ def block_sum(function: Callable, *blocks: Any) -> Any:
     return block_scan(lambda *block: (None, function(*block)), *blocks)[1]
 
 
-def draw_blocks(key: Any, n: int, blocks: Any) -> Any:
-    """Return ``n`` random blocks, drawn with replacement; of rows in shares, as many from each, about.
-
-    What is drawn of a share lies on its device.
-    """
-    n_blocks, devices = jax.tree.leaves(blocks)[0].shape[0], n_devices()
+def draw_blocks(key: Any, n: int, n_blocks: int) -> Any:
+    """Return the numbers of ``n`` random blocks, drawn with replacement; where there are shares, as many from each."""
+    devices = n_devices()
     if not devices:
-        chosen = jax.random.randint(key, (n,), 0, n_blocks)
-        return jax.tree.map(lambda leaf: leaf[chosen], blocks)
+        return jax.random.randint(key, (n,), 0, n_blocks)
     shares = n_shares(devices)
-    each, here = max(n // shares, 1), shares // devices
-    chosen = jax.random.randint(key, (shares, each), 0, n_blocks // shares)
+    blocks_each = n_blocks // shares
+    chosen = jax.random.randint(key, (shares, max(n // shares, 1)), 0, blocks_each)
+    return (chosen + blocks_each * jnp.arange(shares)[:, None]).reshape(-1)
+
+
+def take_blocks(blocks: Any, chosen: Any) -> Any:
+    """Return the blocks that :func:`draw_blocks` has drawn, each on the device where it lies."""
+    devices = n_devices()
+    if not devices:
+        return jax.tree.map(lambda leaf: leaf[chosen], blocks)
+
+    def on_one(blocks: Any, chosen: Any) -> Any:  # all know what is drawn: else its sums would go from one to the other
+        device, each = jax.lax.axis_index(ROWS), len(chosen) // devices
+        mine = jax.lax.dynamic_slice_in_dim(chosen, device * each, each)
+        return jax.tree.map(lambda leaf: leaf[mine - device * leaf.shape[0]], blocks)
+
+    return jax.shard_map(on_one, in_specs=(IN_SHARES, EVERYWHERE), out_specs=IN_SHARES, check_vma=False)(blocks, chosen)
+
+
+def known_everywhere(blocks: Any) -> Any:
+    """Return an array in blocks, a small one, as every device needs it."""
+    if not n_devices():
+        return blocks
 
     def on_one(blocks: Any) -> Any:
-        first = jax.lax.axis_index(ROWS) * here
-        places = jax.lax.dynamic_slice_in_dim(chosen, first, here) + (n_blocks // shares) * jnp.arange(here)[:, None]
-        return jax.tree.map(lambda leaf: leaf[places.reshape(-1)], blocks)
+        return jax.lax.all_gather(blocks, ROWS, tiled=True)
 
-    return jax.shard_map(on_one, in_specs=(IN_SHARES,), out_specs=IN_SHARES, check_vma=False)(blocks)
+    return jax.shard_map(on_one, in_specs=(IN_SHARES,), out_specs=EVERYWHERE, check_vma=False)(blocks)
