@@ -72,7 +72,8 @@ def train(order: dict[str, Any], relay: Relay) -> bytes | None:
     estimator = pickle.loads(order["estimator"])
     estimator.callbacks = callbacks_of(pickle.loads(order["callbacks"]), relay)
     with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("default", UserWarning)
         X, y, weight = data.pop("X"), data.pop("y"), data.pop("sample_weight", None)
         fitted = distributed.fit(estimator, X, y, weight, **data, resume_from=path_of(order))
     fitted.callbacks = None
