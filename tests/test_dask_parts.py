@@ -64,7 +64,8 @@ def test_inputs_become_the_floats_that_a_fit_would_make_of_them(dtype, becomes):
 def test_plain_columns_are_not_copied():
     taken = handed_over([pd.DataFrame(X, columns=list("abc")), pd.DataFrame(X, columns=list("abc"))])
     assert list(taken.columns) == ["a", "b", "c"]
-    assert np.shares_memory(taken.to_numpy(), taken.to_numpy())
+    assert np.shares_memory(taken.to_numpy(), taken["b"].to_numpy())
+    assert not taken.to_numpy().flags.writeable
     np.testing.assert_array_equal(taken, np.concatenate([X, X]))
 
 
