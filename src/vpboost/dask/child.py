@@ -1,10 +1,8 @@
 """The process that a worker starts: it takes rows over, fits them with the others, and dies with its worker."""
 
-import ctypes
 import os
 import pickle
 import queue
-import signal
 import sys
 import threading
 import traceback
@@ -20,9 +18,6 @@ from .errors import Failure
 from .relay import Relay, callbacks_of
 from .taking import take_over
 
-#: prctl: the signal that a process gets when its parent dies.
-PR_SET_PDEATHSIG = 1
-
 
 def main(descriptor: int) -> None:
     """Do what the worker at the other end of a connection says."""
@@ -31,7 +26,6 @@ def main(descriptor: int) -> None:
         order = connection.recv()
     except EOFError:
         os._exit(1)
-    die_with(order["parent"])
     answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
     threading.Thread(target=listen, args=(connection, answers), daemon=True).start()
     message: tuple[str, Any]
@@ -45,14 +39,6 @@ def main(descriptor: int) -> None:
         jax.distributed.shutdown()  # waits for the others, which may need this process until they are done, too
     sys.stderr.flush()
     os._exit(0)  # nothing that is left may keep it
-
-
-def die_with(parent: int) -> None:
-    """Have this process killed when its parent dies, as far as the system can do that."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it was too late
-        os._exit(1)
 
 
 def listen(connection: Connection, answers: "queue.SimpleQueue[Any]") -> None:

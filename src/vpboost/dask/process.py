@@ -16,7 +16,9 @@ from .handover import RowFile, nameless_file
 
 #: What the process runs. It finds modules where the worker does, those that were uploaded, too.
 START = """import json, sys
-sys.path[:] = json.loads(sys.argv[2])
+sys.path[:] = json.loads(sys.argv[3])
+from vpboost.dask.ending import die_with
+die_with(int(sys.argv[2]))
 from vpboost.dask.child import main
 main(int(sys.argv[1]))"""
 #: Bytes of what a process wrote to standard error that an error message shows.
@@ -43,7 +45,7 @@ class Process:
             order["checkpoint"] = passed[-1]
         paths = json.dumps([os.path.abspath(path) for path in sys.path])
         self._popen = subprocess.Popen(
-            [sys.executable, "-c", START, str(theirs.fileno()), paths],
+            [sys.executable, "-c", START, str(theirs.fileno()), str(os.getpid()), paths],
             stdin=subprocess.DEVNULL,
             stderr=self._errors,
             env=environment(threads),
@@ -53,7 +55,7 @@ class Process:
         theirs.close()
         for descriptor in passed[2:]:
             os.close(descriptor)
-        self.say({**order, "parent": os.getpid()})
+        self.say(order)
 
     @property
     def pid(self) -> int:
