@@ -1,6 +1,7 @@
 """The public names, and where each of them lives (``X as X`` tells type checkers that X is public)."""
 
 from . import callbacks as callbacks
+from . import dask as dask
 from . import datasets as datasets
 from . import distributed as distributed
 from . import distributions as distributions
