@@ -213,11 +213,11 @@ class Worker:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def verdicts_of(file: str, known: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def verdicts_of(file: str, known: dict[str, Any], quick: bool) -> Iterator[tuple[str, dict[str, Any]]]:
     """Try the changes of a file that are not known yet; yield the verdicts."""
     path = ROOT / "src" / "vpboost" / file
     original = path.read_text()
-    tests = [f"tests/{name}" for name in TARGETS[file] if (ROOT / "tests" / name).exists()]
+    tests = [f"tests/{name}" for name in TARGETS[file] if (ROOT / "tests" / name).exists()][: 1 if quick else None]
     worker = None
     for mutant in mutants(path):
         if mutant["id"] in known:
@@ -244,6 +244,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="*", help="files under src/vpboost (default: all four parts)")
     parser.add_argument("--list", action="store_true", help="only list the changes")
+    parser.add_argument(
+        "--quick", action="store_true", help="ask the first file of tests only; --again asks the others"
+    )
     parser.add_argument("--again", action="store_true", help="try survivors once more")
     parser.add_argument("--results", type=Path, default=RESULTS, help="where verdicts are kept")
     asked = parser.parse_args()
@@ -257,7 +260,7 @@ def main() -> None:
         found = {name: verdict for name, verdict in kept.get(file, {}).items() if name in there}
         if asked.again:
             found = {name: verdict for name, verdict in found.items() if verdict["killed"]}
-        for name, verdict in verdicts_of(file, found):
+        for name, verdict in verdicts_of(file, found, asked.quick):
             found[name] = verdict
             kept[file] = {name: found[name] for name in there if name in found}
             asked.results.write_text(json.dumps(kept, indent=1) + "\n")

@@ -36,6 +36,19 @@ SUMS = {
 each_sum = pytest.mark.parametrize("name", SUMS)
 
 
+def assert_rows_are_apart(loss, prediction, target):
+    """Rows in blocks, and one row alone, have the values that they have among others."""
+    f, t = jnp.asarray(prediction), jnp.asarray(target)
+    whole = loss.value(f, t), loss.gradient(f, t), loss.curvature(f, t).diagonal(), loss.curvature(f, t).matrix()
+    for leading, pick in (((1, 3), None), ((), 1)):
+        f_there, t_there = (f[None], t[None]) if pick is None else (f[pick], t[pick])
+        curvature = loss.curvature(f_there, t_there)
+        there = loss.value(f_there, t_there), loss.gradient(f_there, t_there), curvature.diagonal(), curvature.matrix()
+        assert there[0].shape == leading
+        for one, all_rows in zip(there, whole, strict=True):
+            np.testing.assert_allclose(one, all_rows[None] if pick is None else all_rows[pick], rtol=1e-12, atol=1e-15)
+
+
 @each_sum
 def test_losses_of_outputs_apart(name, x64):
     loss, y, formula = SUMS[name]
@@ -45,6 +58,7 @@ def test_losses_of_outputs_apart(name, x64):
     np.testing.assert_allclose(loss.gradient(F, y), by_differences, rtol=1e-7, atol=1e-9)
     twice = (np.asarray(loss.gradient(F + 1e-5, y)) - np.asarray(loss.gradient(F - 1e-5, y))) / 2e-5
     np.testing.assert_allclose(loss.curvature(f, t).diagonal(), twice, rtol=1e-7, atol=1e-9)
+    assert_rows_are_apart(loss, F, y)
     assert loss.n_outputs(y) == 2
     assert loss.n_parameters == 1
     assert not loss.couples_outputs
@@ -65,6 +79,7 @@ def test_best_constants(name, x64):
 
 def test_several_quantiles(x64):
     loss, f = losses.Quantile([0.1, 0.6], 0.3), np.hstack([F, F[:, ::-1] + 0.2])
+    assert_rows_are_apart(loss, f, REAL)
     y = np.repeat(REAL, 2, axis=1)
     np.testing.assert_allclose(loss.value(f, REAL), pinball(f, y, TAU).sum(axis=1), rtol=1e-12)
     by_differences = (pinball(f + 1e-5, y, TAU) - pinball(f - 1e-5, y, TAU)) / 2e-5
@@ -154,6 +169,7 @@ def test_real_targets():
 
 def test_softmax(x64):
     loss, labels = losses.MulticlassCrossEntropy(), np.array([1, 0, 1])
+    assert_rows_are_apart(loss, F, labels)
     chosen = F[np.arange(3), labels]
     np.testing.assert_allclose(loss.value(F, labels), np.log(np.exp(F).sum(axis=1)) - chosen, rtol=1e-12)
     p = special.softmax(F, axis=1)
@@ -209,6 +225,7 @@ def test_curvatures(x64):
     majorant = Softmax(jnp.asarray(three)).majorant()
     np.testing.assert_allclose(majorant.scale, 2 * (three * (1 - three)).max(axis=1), rtol=1e-14)
     assert majorant.n_outputs == 3
+    np.testing.assert_array_equal(Softmax(jnp.asarray(three)[None]).majorant().scale[0], majorant.scale)
 
 
 # --- the best constant by Newton's method ---------------------------------------------------------------------------
@@ -281,6 +298,7 @@ def test_observed(x64):
         expected = np.asarray(inner.curvature(jnp.asarray(F), jnp.asarray(REAL)).diagonal()) * known
         np.testing.assert_allclose(loss.curvature(F, holes).diagonal(), expected)
         assert (loss.n_parameters, loss.n_outputs(holes), loss.robust) == (1, 2, inner.robust)
+        assert_rows_are_apart(loss, F, holes)
     squared = Observed(losses.SquaredError())
     found = squared.best_constant(jnp.asarray(holes[None]), jnp.asarray(WEIGHT))
     w = WEIGHT[0]
@@ -307,6 +325,7 @@ def test_custom_losses(x64):
         return jnp.sum((p - t) ** 2) + 0.5 * jnp.sum(p) ** 2
 
     dense = losses.CustomLoss(coupled)
+    assert_rows_are_apart(dense, F, REAL)
     np.testing.assert_allclose(dense.value(F, REAL), ((F - REAL) ** 2).sum(axis=1) + 0.5 * F.sum(axis=1) ** 2)
     np.testing.assert_allclose(dense.gradient(F, REAL), 2 * (F - REAL) + F.sum(axis=1, keepdims=True))
     np.testing.assert_allclose(dense.curvature(F, REAL).matrix()[0], [[3.0, 1.0], [1.0, 3.0]])

@@ -79,7 +79,7 @@ def test_fisher_information(x64):
             of_log = np.asarray(loss.gradient(P, y))[:, 1::2] ** 2
         np.testing.assert_allclose(found[:, 1::2], of_log, rtol=1e-9)
         if name != "counts":
-            outside = np.asarray(loss.curvature([*P, 0, 40, 0, 40], y).diagonal())
+            outside = np.asarray(loss.curvature(P + np.array([0, 40, 0, 40]), y).diagonal())
             np.testing.assert_array_equal(outside[:, 1::2], 0)
 
 
@@ -170,6 +170,10 @@ def test_given_locations(x64):
     np.testing.assert_array_equal(loss.gradient(log, target), np.asarray(whole.gradient(P, REAL))[:, 1::2])
     diagonal = np.asarray(whole.curvature(P, REAL).diagonal())[:, 1::2]
     np.testing.assert_array_equal(loss.curvature(log, target).diagonal(), diagonal)
+    np.testing.assert_array_equal(loss.value(log[None], target[None])[0], loss.value(log, target))
+    np.testing.assert_array_equal(loss.gradient(log[None], target[None])[0], loss.gradient(log, target))
+    in_blocks = loss.curvature(log[None], target[None]).diagonal()
+    np.testing.assert_array_equal(in_blocks[0], loss.curvature(log, target).diagonal())
     assert loss.n_outputs(target) == 2
     three = GivenLocation(losses.CustomLikelihood(lambda p, t: p[0], 3))
     assert three.n_outputs(target) == 4
