@@ -26,7 +26,7 @@ extensions = [
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
 ]
-exclude_patterns = ["_build", "auto_examples/**/*.md5", "auto_examples/**/*.ipynb", "auto_examples/**/*.py"]
+exclude_patterns = ["_build", "**/sg_execution_times.rst", "sg_execution_times.rst"]
 nitpicky = True
 
 # --- pages ------------------------------------------------------------------------------------------------------------
@@ -73,9 +73,9 @@ sphinx_gallery_conf = {
     "subsection_order": [f"../examples/{name}" for name in ("simulations", "tables", "inside", "own", "production")],
     "reset_modules": ("gallery_look.reset",),
     "remove_config_comments": True,
+    "parallel": 2,
     "show_memory": False,
     "show_signature": False,
-    "plot_gallery": True,
     "download_all_examples": False,
     "min_reported_time": 0,
     "copyfile_regex": "",
