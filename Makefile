@@ -3,9 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+READY_DOCS := $(VENV)/.ready-docs
 
-.PHONY: demo test test-slow test-long test-lowest test-all coverage lint types benchmark benchmark-versions performance \
-	experiments mutation release-check clean
+.PHONY: demo test test-slow test-long test-lowest test-all coverage lint types docs linkcheck benchmark \
+	benchmark-versions performance experiments mutation release-check clean
 
 ## Train VPBoost on the paper's three 2D tasks, print a table and write demo.png.
 demo: $(READY)
@@ -42,6 +43,14 @@ lint: $(READY)
 types: $(READY)
 	$(BIN)/mypy
 
+## The documentation site, docs/_build/html/index.html: runs the examples; a warning is an error.
+docs: $(READY_DOCS)
+	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+
+## Whether links to other sites answer; needs a network.
+linkcheck: $(READY_DOCS)
+	$(BIN)/sphinx-build -q -b linkcheck docs docs/_build/linkcheck
+
 ## The numbers quoted in docs/benchmarks.md.
 benchmark: $(READY)
 	$(BIN)/python benchmarks/toy_tasks.py
@@ -73,5 +82,10 @@ $(READY): pyproject.toml constraints.txt src/vpboost/_version.py
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $@
 
+$(READY_DOCS): $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	touch $@
+
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage dist quick-results demo.png
+	rm -rf $(VENV) docs/_build docs/auto_examples docs/api/generated dist quick-results demo.png \
+		.pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
