@@ -294,7 +294,7 @@ def memory():
             return VPBoostRegressor(**OPTIONS, client=cluster.client).fit(X, X[:, 0])
 
         rows.append(one("workers without memory", cluster, large, lambda found: isinstance(found, MemoryError)))
-        cluster.client.restart()
+        cluster.workers()
         rows.append(one("a fit after that", cluster, lambda: fit(cluster.client).n_iter_, is_whole))
         Fault(cluster, 3.0, "process", strike=lambda pid: resource.prlimit(pid, resource.RLIMIT_AS, (1 << 29, 1 << 29)))
         starved = one("a process without memory", cluster, lambda: fit(cluster.client, n_estimators=5000), is_named)
