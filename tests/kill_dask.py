@@ -202,8 +202,7 @@ def random_kills(count, rng, folder):
             elif isinstance(found, Exception):
                 row["unnamed"] = 1
                 print(repr(found), file=sys.stderr)
-            row["stages"] = stages_of(checkpoint)
-            cluster.workers()
+            row["stages"], row["workers"] = stages_of(checkpoint), len(cluster.run(os.getpid))  # those that are there
             again = attempt(lambda c=checkpoint: fit(cluster.client, resume_from=c if c.exists() else None))
             row["unequal"] = int(isinstance(again, str | Exception) or bits(again) != whole)
             if isinstance(again, Exception):
