@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 SOURCES = sorted((ROOT / "src" / "vpboost").rglob("*.py"))
 PAGE = (ROOT / "docs" / "architecture.md").read_text()
 #: What users need not have installed, and why a function may import it: see the extras in pyproject.toml.
-OPTIONAL = {"matplotlib", "onnx", "optuna", "pandas", "polars", "pyarrow"}
+OPTIONAL = {"matplotlib", "mlflow", "onnx", "optuna", "pandas", "polars", "pyarrow"}
 #: Modules of ours that need one of these to be imported.
 NEED_THEM = {"graph"}
 

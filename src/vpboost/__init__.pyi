@@ -8,6 +8,7 @@ from . import distributions as distributions
 from . import export as export
 from . import featurizers as featurizers
 from . import losses as losses
+from . import mlflow as mlflow
 from . import plotting as plotting
 from . import predictor as predictor
 from ._version import __version__ as __version__

@@ -248,8 +248,10 @@ class OptunaPruning:
 
     def after_stage(self, progress: Progress) -> None:
         """Report, and raise ``optuna.TrialPruned`` if the trial is hopeless."""
-        import optuna
-
+        try:
+            import optuna
+        except ImportError as error:
+            raise ImportError("pruning needs optuna: pip install 'vpboost[tuning]'") from error
         if progress.state.validation_prediction is None:
             raise ValueError("pruning needs a validation score: give X_val and y_val to fit")
         self.trial.report(float(progress.score), progress.stage)

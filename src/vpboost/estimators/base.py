@@ -21,6 +21,7 @@ from ..tables.scaling import TargetScaler
 from .calibration import Calibrating
 from .chains import Chain, Chains, best_of, score_of
 from .derivatives import Differentiable
+from .display import Displayed
 from .parts import Part, merged
 from .plan import may_chain
 from .portfolio import Profile, fix
@@ -34,7 +35,7 @@ from .slopes import check_slopes
 NOTHING = 1e-5
 
 
-class BaseVPBoost(Differentiable, Calibrating, Chains):
+class BaseVPBoost(Displayed, Differentiable, Calibrating, Chains):
     """What regressor and classifier share."""
 
     boosted_: Boosted  #: the first chain

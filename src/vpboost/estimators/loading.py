@@ -14,7 +14,7 @@ ESTIMATORS: dict[str, type] = {"VPBoostRegressor": VPBoostRegressor, "VPBoostCla
 
 
 def load_model(path: Any, *, featurizer: Any = None, loss: Any = None) -> Any:
-    """Return the estimator that :func:`save_model` wrote; it predicts the same bits.
+    """Return the estimator that ``save_model`` wrote; it predicts the same bits.
 
     Parameters
     ----------

@@ -125,5 +125,5 @@ PARAMETERS = """Parameters
     feature_importances_ : array of shape (n_features_in_,)
         Mean absolute derivative of the prediction by each input, times the input's spread; sums to one. One per pixel
         for images.
-    n_features_in_, feature_names_in_
+    n_features_in_, feature_names_in_ : int, array
         As in scikit-learn."""

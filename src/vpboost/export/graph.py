@@ -30,7 +30,7 @@ class Graph:
 
     def output(self, name: str, value: str, dtype: str, shape: list[Any]) -> None:
         """Declare an output."""
-        self.nodes.append(helper.make_node("Identity", [value], [name]))
+        self.nodes.append(helper.make_node("Identity", [value], [name], name=name))
         self.outputs.append(helper.make_tensor_value_info(name, TYPES[dtype], shape))
 
     def constant(self, value: Any, dtype: str | None = None) -> str:
@@ -47,7 +47,7 @@ class Graph:
         """Add an operation; return the name of its result, the first one if it has several."""
         name = f"vpboost/{operator.lower()}_{len(self.nodes)}"
         results = [name, *(f"{name}_{i}" for i in range(1, n_results))]
-        self.nodes.append(helper.make_node(operator, list(inputs), results, domain=domain, **attributes))
+        self.nodes.append(helper.make_node(operator, list(inputs), results, name, domain=domain, **attributes))
         return name
 
     def cast(self, value: str, dtype: str) -> str:

@@ -1,7 +1,8 @@
 """Losses of real, positive and count targets, any number of outputs."""
 
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import equinox as eqx
 import jax
@@ -108,7 +109,7 @@ class Quantile(Loss):
 
     robust: ClassVar[bool] = True
     sums_over_outputs: ClassVar[bool] = True
-    level: float | tuple[float, ...] = eqx.field(static=True, default=0.5, converter=levels_of)
+    level: float | Sequence[float] = eqx.field(static=True, default=0.5, converter=levels_of)
     smoothing: float = eqx.field(static=True, default=0.05, converter=plain_number)
 
     def __check_init__(self) -> None:
@@ -121,7 +122,7 @@ class Quantile(Loss):
     @property
     def levels(self) -> tuple[float, ...]:
         """All levels."""
-        return self.level if isinstance(self.level, tuple) else (self.level,)
+        return self.level if isinstance(self.level, tuple) else (cast(float, self.level),)
 
     @property
     def n_parameters(self) -> int:
@@ -165,7 +166,7 @@ class Quantile(Loss):
 
     def best_constant(self, target: Array, weight: Float[Array, "blocks rows"]) -> Float[Array, " k"]:
         if not isinstance(self.level, tuple):
-            return newton_constant_near(self.level, self, target, weight)
+            return newton_constant_near(self.levels[0], self, target, weight)
         single = [Quantile(level, self.smoothing) for level in self.level]
         found = [np.asarray(newton_constant_near(one.levels[0], one, target, weight)) for one in single]
         return jax.device_put(np.stack(found, axis=1).reshape(-1))

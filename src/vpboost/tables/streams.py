@@ -97,7 +97,7 @@ def _open(path: Path) -> tuple[list[str], Iterator[Any]]:
         import pyarrow
         import pyarrow.parquet
     except ImportError as error:
-        raise ImportError(f"reading {str(path)!r} needs pyarrow: pip install pyarrow") from error
+        raise ImportError(f"reading {str(path)!r} needs pyarrow: pip install 'vpboost[parquet]'") from error
     if not path.exists():
         raise FileNotFoundError(f"X={str(path)!r}: there is no such file")
     try:

@@ -1,0 +1,102 @@
+"""One of several processes of test_distributed.py: fits with its own rows, and prints what came of it as JSON.
+
+Arguments: the number of this process, how many there are, a free port, a folder, and the cases.
+"""
+
+import hashlib
+import json
+import os
+import signal
+import sys
+
+import numpy as np
+import pandas as pd
+
+from vpboost import VPBoostClassifier, VPBoostRegressor, distributed
+from vpboost.callbacks import Checkpoint
+
+N = 403
+FIXED = {"encoding": "plain", "inherit": 0.8, "max_features": 1.0, "width": 4, "max_steps": 5}
+
+
+def table():
+    """Return a data frame with text, dates and holes, and a target."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(N, 3)), columns=list("abc"))
+    frame["kind"] = np.where(frame["a"] > 0, "hot", "cold")
+    frame.loc[N - 2 :, "kind"] = "rare"  # one process has never seen it
+    frame.loc[3, "b"] = np.nan
+    frame["day"] = pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 900, N), "D")
+    return frame, np.sin(frame["a"]).to_numpy() + frame["c"].to_numpy() ** 2
+
+
+def regression(mine, folder):
+    X, y = table()
+    seen = []
+    model = VPBoostRegressor(**FIXED, n_estimators=3, callbacks=[lambda progress: seen.append(progress.stage)])
+    distributed.fit(model, X[mine].reset_index(drop=True), y[mine])
+    low, high = model.predict_interval(X, coverage=0.8)
+    assert (low <= high).all()
+    return {**told(model.predict(X)), "seen": seen, "levels": model.input_encoder_.categories_[0].levels}
+
+
+def race(mine, folder):
+    X, y = table()
+    y = np.stack([y, -y], axis=1)
+    y[::5, 1] = np.nan
+    model = VPBoostRegressor(n_estimators=3, width=4, max_steps=5, n_chains=2, distribution="normal")
+    distributed.fit(model, X[mine].reset_index(drop=True), y[mine], np.linspace(1, 2, N)[mine])
+    assert model.n_chains_ == 2
+    return {**told(model.predict(X)), "profile": str(model.profile_)}
+
+
+def classes(mine, folder):
+    X, y = table()
+    order = np.argsort(y, kind="stable")  # each process has seen some of the classes
+    X, labels = X.iloc[order], np.array(["low", "middle", "high"])[np.digitize(y[order], [0.2, 1.5])]
+    own = [X[mine].reset_index(drop=True), labels[mine]]
+    model = VPBoostClassifier(**FIXED, n_estimators=3, class_weight="balanced", eval_metric="error")
+    distributed.fit(model, *own, X_val=own[0], y_val=own[1])
+    return {**told(model.predict_proba(X)), "classes": model.classes_.tolist(), "score": model.best_score_}
+
+
+def wrong(mine, folder):
+    """Errors of one process are errors of all, and none waits for ever; the processes can go on."""
+    X, y = table()
+    X, y, last = X[mine].reset_index(drop=True), y[mine], mine.stop == N
+    found = []
+    for given in ((X[["a"]] if last else X, y), (X, y * np.nan if last else y)):
+        try:
+            distributed.fit(VPBoostRegressor(**FIXED, n_estimators=2), *given)
+        except (ValueError, distributed.ProcessError) as error:
+            found.append(str(error))
+    return {"errors": found}
+
+
+def lost(mine, folder):
+    """The last process is killed after a few stages; the first one finds out, with a checkpoint behind it."""
+    X, y = table()
+
+    def die(progress):
+        if progress.stage == 3 and os.environ.get("DIES"):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    model = VPBoostRegressor(**FIXED, n_estimators=6, callbacks=[Checkpoint(f"{folder}/state", every=2), die])
+    goes_on = {"resume_from": f"{folder}/state"} if os.environ.get("RESUME") else {}
+    distributed.fit(model, X[mine].reset_index(drop=True), y[mine], **goes_on)
+    return told(model.predict(X))
+
+
+def told(predictions):
+    """Return a mark of the very bits of predictions."""
+    return {"mark": hashlib.sha256(np.ascontiguousarray(predictions).tobytes()).hexdigest()[:12]}
+
+
+if __name__ == "__main__":
+    rank, count, port, folder, *cases = sys.argv[1:]
+    rank, count = int(rank), int(count)
+    if count > 1:
+        distributed.initialize(f"127.0.0.1:{port}", count, rank, initialization_timeout=120, heartbeat_timeout=30)
+    run = slice(*distributed.rows_of(N, count)[rank])
+    for case in cases:
+        print(json.dumps({case: globals()[case](run, folder)}), flush=True)

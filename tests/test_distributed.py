@@ -1,0 +1,127 @@
+"""Fits by several real processes: the same bits as by one, errors that all see, and a process that is killed."""
+
+import itertools
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from vpboost import VPBoostRegressor, distributed
+
+SCRIPT = Path(__file__).with_name("on_processes.py")
+
+
+def start(rank, count, port, folder, *cases, **environment):
+    """Start one of the processes."""
+    command = [sys.executable, "-W", "ignore", str(SCRIPT), *map(str, (rank, count, port, folder)), *cases]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(command, env={**os.environ, **environment}, **pipes)
+
+
+def by(count, folder, *cases, **environment):
+    """Return what each of so many processes prints."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    running = [start(rank, count, port, folder, *cases, **environment) for rank in range(count)]
+    found = []
+    try:
+        for process in running:
+            out, err = process.communicate(timeout=300)
+            assert process.returncode == 0, err
+            lines = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+            found.append({name: result for line in lines for name, result in line.items()})
+    finally:
+        for process in running:
+            process.kill()
+            process.communicate()
+    return found
+
+
+@pytest.mark.slow
+def test_two_processes_find_the_model_of_one_and_fail_together(tmp_path):
+    (alone,) = by(1, tmp_path, "regression")
+    first, second = by(2, tmp_path, "regression", "wrong")
+    assert first["regression"]["mark"] == second["regression"]["mark"] == alone["regression"]["mark"]
+    assert first["regression"]["levels"] == ["cold", "hot", "rare"]
+    assert (first["regression"]["seen"], second["regression"]["seen"]) == ([0, 1, 2], [])  # callbacks of process 0
+    assert "columns must be alike in all processes" in first["wrong"]["errors"][0]
+    assert first["wrong"]["errors"][0] == second["wrong"]["errors"][0]
+    assert "process 1 of 2 failed: ValueError: Input y contains NaN" in first["wrong"]["errors"][1]
+    assert second["wrong"]["errors"][1].startswith("Input y contains NaN")
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_races_chains_holes_and_classes_are_the_same_for_one_two_and_four_processes(tmp_path):
+    found = [one for count in (1, 2, 4) for one in by(count, tmp_path, "race", "classes")]
+    assert found[0]["classes"]["classes"] == ["high", "low", "middle"]
+    for one in found[1:]:
+        assert one == found[0]
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_a_killed_process_ends_the_others_and_one_process_can_go_on(tmp_path):
+    (whole,) = by(1, tmp_path, "lost")
+    for victim in (0, 1):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        dies = {"DIES": "yes"}
+        running = [start(rank, 2, port, tmp_path, "lost", **(dies if victim == 0 else {})) for rank in range(2)]
+        if victim == 1:  # callbacks are called in process 0: kill the other from here, once a checkpoint is there
+            (tmp_path / "state").unlink(missing_ok=True)
+            while not (tmp_path / "state").exists() and running[0].poll() is None:
+                pass
+            running[1].kill()
+        survivor = running[1 - victim]
+        _, err = survivor.communicate(timeout=90)
+        running[victim].communicate(timeout=30)
+        assert survivor.returncode != 0
+        assert "cannot reach another one" in err or "coordination" in err.lower()
+        (resumed,) = by(1, tmp_path, "lost", RESUME="yes")
+        assert resumed["lost"]["mark"] == whole["lost"]["mark"]
+
+
+def test_a_process_alone_may_fit(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, size=(120, 2))
+    y = X[:, 0] * X[:, 1]
+    fixed = {"encoding": "plain", "inherit": 0.8, "max_features": 1.0}
+    model = distributed.fit(VPBoostRegressor(n_estimators=3, **fixed), X, y)
+    assert model.score(X, y) > 0.2
+    model.save_model(tmp_path / "model")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [({"warm_start": True}, "warm_start"), ({"engine": "numpy"}, "engine"), ({"refit_full": True}, "refit_full")],
+)
+def test_what_is_not_for_several_processes_is_an_error(settings, message):
+    with pytest.raises(ValueError, match=message):
+        distributed.fit(VPBoostRegressor(**settings), np.zeros((20, 1)), np.zeros(20))
+
+
+def test_too_few_rows_are_an_error_that_says_how_many():
+    with pytest.raises(ValueError, match="process 0 has 5 rows, 16 at least"):
+        distributed.fit(VPBoostRegressor(), np.zeros((5, 1)), np.zeros(5))
+    with pytest.raises(TypeError, match="estimator must be"):
+        distributed.fit(object(), np.zeros((5, 1)), np.zeros(5))
+
+
+def test_an_address_needs_a_port():
+    with pytest.raises(ValueError, match="coordinator_address must be 'host:port'"):
+        distributed.initialize("localhost", 1, 0)
+
+
+def test_rows_of_processes_cover_all_rows():
+    runs = distributed.rows_of(103, 4)
+    assert runs[0][0] == 0
+    assert runs[-1][1] == 103
+    assert all(one[1] == following[0] for one, following in itertools.pairwise(runs))
