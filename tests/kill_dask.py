@@ -202,8 +202,7 @@ def random_kills(count, rng, folder):
             elif isinstance(found, Exception):
                 row["unnamed"] = 1
                 print(repr(found), file=sys.stderr)
-            row["stages"] = stages_of(checkpoint)
-            cluster.workers()
+            row["stages"], row["workers"] = stages_of(checkpoint), len(cluster.run(os.getpid))  # those that are there
             again = attempt(lambda c=checkpoint: fit(cluster.client, resume_from=c if c.exists() else None))
             row["unequal"] = int(isinstance(again, str | Exception) or bits(again) != whole)
             if isinstance(again, Exception):
@@ -294,7 +293,7 @@ def memory():
             return VPBoostRegressor(**OPTIONS, client=cluster.client).fit(X, X[:, 0])
 
         rows.append(one("workers without memory", cluster, large, lambda found: isinstance(found, MemoryError)))
-        cluster.client.restart()
+        cluster.workers()
         rows.append(one("a fit after that", cluster, lambda: fit(cluster.client).n_iter_, is_whole))
         Fault(cluster, 3.0, "process", strike=lambda pid: resource.prlimit(pid, resource.RLIMIT_AS, (1 << 29, 1 << 29)))
         starved = one("a process without memory", cluster, lambda: fit(cluster.client, n_estimators=5000), is_named)

@@ -33,26 +33,35 @@ class Conversation:
 
     def ask(self, rank: int, function: Callable, *arguments: Any, seconds: float = 30.0) -> Any:
         """Return what a function gives on a worker, called with the fit, the rank and the arguments."""
-        worker = self.workers[rank]
-        found = self.client.run(
-            function, self.fit, rank, *arguments, workers=[worker], on_error="return", callback_timeout=seconds
-        )[worker]
+        found = self.client.sync(self._ask, rank, function, arguments, seconds)
         if isinstance(found, BaseException):
             raise found
         return found
+
+    async def _ask(self, rank: int, function: Callable, arguments: tuple, seconds: float) -> Any:
+        worker, until = self.workers[rank], time.monotonic() + seconds
+        asked = asyncio.ensure_future(
+            self.client.run(function, self.fit, rank, *arguments, workers=[worker], on_error="return")
+        )
+        try:
+            while not asked.done():
+                await asyncio.wait([asked], timeout=0.2)
+                # the scheduler tries for long to reach a worker that is gone
+                if rank in self.lost or time.monotonic() > until:
+                    raise TimeoutError(f"worker {worker} does not answer")
+            return asked.result()[worker]
+        finally:
+            asked.cancel()
 
     def ask_all(self, function: Callable, *arguments: Any, seconds: float = 30.0) -> list[Any]:
         """Return the same for all workers, an exception for those where it fails."""
         return self.client.sync(self._ask_all, function, arguments, seconds)
 
     async def _ask_all(self, function: Callable, arguments: tuple, seconds: float) -> list[Any]:
-        async def one(rank: int, worker: str) -> Any:
-            asked = self.client.run(function, self.fit, rank, *arguments, workers=[worker], on_error="return")
-            return (await asyncio.wait_for(asked, seconds))[worker]
-
-        asking = [one(rank, worker) for rank, worker in enumerate(self.workers) if rank not in self.lost]
-        answers = iter(await asyncio.gather(*asking, return_exceptions=True))
-        return [self.lost[rank] if rank in self.lost else next(answers) for rank in range(len(self.workers))]
+        ranks = [rank for rank in range(len(self.workers)) if rank not in self.lost]
+        asking = [self._ask(rank, function, arguments, seconds) for rank in ranks]
+        answers = dict(zip(ranks, await asyncio.gather(*asking, return_exceptions=True), strict=True))
+        return [answers.get(rank, self.lost.get(rank)) for rank in range(len(self.workers))]
 
     def _keep_on(self) -> None:
         while not self._over.wait(BEAT):
@@ -80,7 +89,7 @@ class Conversation:
         for rank, worker in enumerate(self.workers):
             if worker not in alive:
                 self._lose(rank, "it has left the cluster")
-        return await self._ask_all(beat, (), 10.0)
+        return await self._ask_all(beat, (), 5.0)
 
     def _lose(self, rank: int, why: str) -> None:
         self.lost.setdefault(rank, Failure(rank, "lost", why))
