@@ -120,10 +120,10 @@ PARAMETERS = """Parameters
         The settings in use where they were left to "auto".
     race_ : dict
         Best validation score of each profile in the race; empty when there was nothing to choose.
-    feature_importances_ : array of shape (n_features_in_,)
+    feature_importances_ : array of shape (n_features,)
         Mean absolute derivative of the prediction by each input, times the input's spread; sums to one. One per pixel
         for images.
     n_features_in_ : int
         The number of columns of X.
-    feature_names_in_ : array of shape (n_features_in_,)
+    feature_names_in_ : array of shape (n_features,)
         Their names, where X was a data frame."""
