@@ -20,7 +20,7 @@ TABLES = ("uci_kin8nm", "evans_airfoil", "mtr_enb", "cdr", "uci_wine_red", "uci_
 LIBRARIES = ("vpboost", "catboost", "lightgbm", "xgboost")
 
 
-def bytes_of(label: str, model: Any, folder: Path) -> dict[str, int]:
+def bytes_of(label: str, model: Any, folder: Path) -> dict[str, float]:
     """Return the size of each file that a model is saved to."""
     if label == "vpboost":
         model.save_model(folder / "whole")

@@ -118,7 +118,7 @@ def draw_trust_region() -> None:
     ax.plot(t, loss(t), color=BLUE, linewidth=2, label="loss")
     ax.plot(t, model, color=ORANGE, linestyle="--", label="its parabola at the present model")
     ax.plot(at, loss(at), "ko")
-    for penalty, name, place in ((0.0, "first try", (-118, 2)), (0.35, "larger λ_w", (-30, 16))):
+    for penalty, name, place in ((0.0, "first try", (-118, 2)), (0.35, "larger λ_w", (-52, 48))):
         step = -slope / (bend + penalty)
         new = at + step
         promised = -(slope * step + bend * step**2 / 2)
