@@ -40,7 +40,9 @@ templates_path = ["_templates"]
 
 autosummary_generate = True
 autodoc_typehints = "none"  # docstrings tell, in words
-autodoc_member_order = "bysource"
+autodoc_member_order = "alphabetical"
+toc_object_entries_show_parents = "hide"
+smartquotes = False  # "auto" is what one types
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 numpydoc_xref_param_type = False
@@ -101,8 +103,6 @@ html_theme_options = {
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["copyright"],
     "footer_end": [],
-    "pygments_light_style": "tango",
-    "pygments_dark_style": "github-dark",
 }
 html_sidebars: dict[str, list[str]] = {"index": [], "get-started": [], "examples": []}
 copybutton_prompt_text = r">>> |\.\.\. |\$ "

@@ -118,7 +118,7 @@ def draw_trust_region() -> None:
     ax.plot(t, loss(t), color=BLUE, linewidth=2, label="loss")
     ax.plot(t, model, color=ORANGE, linestyle="--", label="its parabola at the present model")
     ax.plot(at, loss(at), "ko")
-    for penalty, name, place in ((0.0, "first try", (-112, 4)), (0.35, "larger λ_w", (-30, 16))):
+    for penalty, name, place in ((0.0, "first try", (-118, 2)), (0.35, "larger λ_w", (-52, 48))):
         step = -slope / (bend + penalty)
         new = at + step
         promised = -(slope * step + bend * step**2 / 2)
@@ -128,7 +128,7 @@ def draw_trust_region() -> None:
         ax.plot(new, loss(at) - promised, "o", color=ORANGE, markerfacecolor="white")
         ax.annotate(f"{name}: ρ = {ratio:.2f}", (new, loss(new)), xytext=place, textcoords="offset points")
     ax.set(ylim=(-0.9, 4.9), xlabel="along the step", ylabel="loss", xticks=[])
-    ax.legend(frameon=False, loc="upper center")
+    ax.legend(frameon=False, loc="lower left")
     figure.savefig(FOLDER / "trust-region.png")
 
 

@@ -31,10 +31,10 @@ print(f"a good fit: R² {good.score(X_test, y_test):.3f}")
 plain = {"encoding": "plain", "inherit": 0.8, "max_features": 1.0, "n_chains": 1}
 suspects = {
     "A": VPBoostRegressor(**(plain | {"inherit": 0.0}), width=1, depth=0, learning_rate=0.3),
-    "B": VPBoostRegressor(**plain, learning_rate=1.0, max_steps=150, width=32, reg_lambda=1e-8, n_estimators=15),
+    "B": VPBoostRegressor(**plain, learning_rate=0.5, max_steps=60, reg_lambda=1e-6, n_estimators=20),
     "C": VPBoostRegressor(**plain, learning_rate=0.02, n_estimators=15),
 }
-figure, axes = plt.subplots(1, 3, figsize=(11, 3.4), sharey=True)
+figure, axes = plt.subplots(1, 3, figsize=(11, 3.4))
 for ax, (name, model) in zip(axes, suspects.items(), strict=True):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ConvergenceWarning)

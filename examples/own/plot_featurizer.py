@@ -31,10 +31,10 @@ def geometries(n, first=-np.pi, last=np.pi):
     return np.column_stack([rng.uniform(first, last, n), rng.uniform(0.8, 2.0, size=(n, 2))])
 
 
-X = geometries(80)
+X = geometries(150)
 X = np.column_stack([X[:, 0], np.sort(X[:, 1:], axis=1)])  # whoever made the data put the shorter distance first
 y = energy(X)
-X, X_val, y, y_val = X[:65], X[65:], y[:65], y[65:]
+X, X_val, y, y_val = X[:120], X[120:], y[:120], y[120:]
 
 # %%
 # The featurizer
@@ -65,7 +65,7 @@ def invariants(x):
 
 settings = {
     "encoding": "plain", "inherit": 0.8, "max_features": 1.0, "n_chains": 1, "learning_rate": 0.3, "max_steps": 100,
-    "n_estimators": 60, "reg_lambda": 1e-6, "dtype": "float64", "engine": "numpy",
+    "n_estimators": 60, "reg_lambda": 1e-4, "dtype": "float64", "engine": "numpy",
 }  # fmt: skip
 informed = VPBoostRegressor(featurizer=Molecule, **settings).fit(X, y, X_val=X_val, y_val=y_val)
 plain = VPBoostRegressor(**settings).fit(X, y, X_val=X_val, y_val=y_val)

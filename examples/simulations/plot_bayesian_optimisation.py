@@ -7,7 +7,7 @@ improvement weighs both, and needs a mean and a standard deviation.
 """
 
 # %%
-# Branin's function has three equal minima. Six evaluations to begin with, ten to choose. Learners made of bumps
+# Branin's function has three equal minima. Eight evaluations to begin with, ten to choose. Learners made of bumps
 # ("rbf") have a mean that is flat where nothing is known, and every row counts: none is set aside.
 
 import matplotlib.pyplot as plt
@@ -35,7 +35,7 @@ def improvement(model, points, best):
     return std * (gain * norm.cdf(gain) + norm.pdf(gain))
 
 
-X = LOW + (HIGH - LOW) * qmc.LatinHypercube(2, seed=3).random(6)
+X = LOW + (HIGH - LOW) * qmc.LatinHypercube(2, seed=1).random(8)
 y = branin(X)
 axis = np.linspace(0, 1, 50)
 grid = LOW + (HIGH - LOW) * np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
@@ -59,10 +59,10 @@ for ax, (values, title) in zip(axes, panels, strict=True):
     a, b = grid.reshape(50, 50, 2).T
     filled = ax.contourf(a, b, values.reshape(50, 50).T, 20, cmap="magma" if "dev" in title else "viridis")
     figure.colorbar(filled, ax=ax)
-    ax.plot(*X[:6].T, "ws", markeredgecolor="k", markersize=6)
-    ax.plot(*X[6:].T, "o", color="#ff7a1a", markeredgecolor="k", markersize=6)
+    ax.plot(*X[:8].T, "ws", markeredgecolor="k", markersize=6)
+    ax.plot(*X[8:].T, "o", color="#ff7a1a", markeredgecolor="k", markersize=6)
     ax.set_title(title)
-for number, place in enumerate(X[6:], start=1):
+for number, place in enumerate(X[8:], start=1):
     axes[0].annotate(str(number), place, xytext=(4, 4), textcoords="offset points", color="white", fontsize=8)
 plt.show()
 
@@ -71,7 +71,7 @@ plt.show()
 
 figure, ax = plt.subplots(figsize=(5.4, 3.2))
 ax.semilogy(np.arange(1, len(y) + 1), np.minimum.accumulate(y) - 0.397887, "o-")
-ax.axvline(6.5, color="grey", linestyle=":")
+ax.axvline(8.5, color="grey", linestyle=":")
 ax.set(xlabel="evaluations", ylabel="best found, less the minimum", title="after the dotted line, chosen")
 plt.show()
 

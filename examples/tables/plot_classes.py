@@ -40,14 +40,14 @@ X_test, y_test = measured(1500)
 # %%
 # A fit that is too sure of itself
 # --------------------------------
-# Twelve large steps without early stopping: the training rows are learnt by heart, and probabilities come out too
+# Forty large steps without early stopping: the training rows are learnt by heart, and probabilities come out too
 # near 0
 # and 1. ``plot_calibration`` shows how often the predicted class was right; points below the diagonal are too sure.
 #
 # ``calibrate`` looks at rows that the fit has not seen and divides all logits by one number, the temperature. The most
 # probable class of each row stays the same; its probability becomes honest.
 
-model = VPBoostClassifier(n_estimators=12, learning_rate=1.0, early_stopping_rounds=None, max_steps=60).fit(X, y)
+model = VPBoostClassifier(n_estimators=40, learning_rate=0.3, early_stopping_rounds=None).fit(X, y)
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.8), sharey=True)
 plotting.plot_calibration(model, X_test, y_test, ax=left)
 before = log_loss(y_test, model.predict_proba(X_test))

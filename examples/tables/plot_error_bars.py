@@ -27,7 +27,7 @@ X, y = data(350)
 X_test, y_test = data(1500)
 line = np.linspace(-2, 12, 300)[:, None]
 
-model = VPBoostRegressor().fit(X, y)
+model = VPBoostRegressor(n_chains=2).fit(X, y)
 
 # %%
 # Bounds, and ignorance
@@ -39,17 +39,22 @@ low, high = model.predict_interval(line, coverage=0.9)
 mean, noise, ignorance = model.predict_uncertainty(line)
 std = np.hypot(noise, ignorance)
 
-figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.8), sharey=True)
-for ax in (left, right):
-    ax.plot(X, y, ".", color="grey", markersize=3)
-    ax.plot(line, mean, color="#2563a8")
-    ax.set(xlabel="x", ylim=(-4, 4))
-left.fill_between(line[:, 0], low, high, alpha=0.25)
-left.set_title("predict_interval: 90 % of rows are within")
-right.fill_between(line[:, 0], mean - 1.64 * std, mean + 1.64 * std, alpha=0.2, label="noise and ignorance")
-right.fill_between(line[:, 0], mean - 1.64 * ignorance, mean + 1.64 * ignorance, alpha=0.35, label="ignorance alone")
-right.set_title("return_std: wide where it knows nothing")
-right.legend(frameon=False, loc="lower left")
+figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.8))
+left.plot(X, y, ".", color="grey", markersize=3)
+left.plot(line, mean, color="#2563a8")
+left.fill_between(
+    line[:, 0], mean - 1.64 * std, mean + 1.64 * std, alpha=0.2, color="#d9822b", label="return_std × 1.64"
+)
+left.fill_between(line[:, 0], low, high, alpha=0.3, color="#2563a8", label="predict_interval, 90 %")
+left.set(xlabel="x", ylim=(-4, 4), title="bounds for rows, and for places without any")
+left.legend(frameon=False, loc="lower left")
+right.axvspan(4, 6, color="grey", alpha=0.15)
+right.axvspan(-2, 0, color="grey", alpha=0.15)
+right.axvspan(10, 12, color="grey", alpha=0.15)
+right.plot(line, noise, label="noise")
+right.plot(line, ignorance, label="ignorance")
+right.set(xlabel="x (grey: no data)", title="the two parts of return_std", ylim=(0, None))
+right.legend(frameon=False)
 plt.show()
 
 # %%

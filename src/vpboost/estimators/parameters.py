@@ -106,8 +106,10 @@ PARAMETERS = """Parameters
     ----------
     ensemble_ : Ensemble
         The fitted ensemble, on scaled inputs, cut at the best stage; the mean of all chains.
-    n_iter_, best_iteration_ : int
-        Stages done, and the number of learners kept; of the first chain.
+    n_iter_ : int
+        Stages done; of the first chain.
+    best_iteration_ : int
+        The number of learners kept; of the first chain.
     n_chains_ : int
         The number of chains that are averaged.
     best_score_ : float
@@ -122,8 +124,10 @@ PARAMETERS = """Parameters
         The settings in use where they were left to "auto".
     race_ : dict
         Best validation score of each profile in the race; empty when there was nothing to choose.
-    feature_importances_ : array of shape (n_features_in_,)
+    feature_importances_ : array of shape (n_features,)
         Mean absolute derivative of the prediction by each input, times the input's spread; sums to one. One per pixel
         for images.
-    n_features_in_, feature_names_in_ : int, array
-        As in scikit-learn."""
+    n_features_in_ : int
+        The number of columns of X.
+    feature_names_in_ : array of shape (n_features,)
+        Their names, where X was a data frame."""
