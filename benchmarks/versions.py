@@ -51,7 +51,7 @@ def entry_of(seconds: dict[str, float]) -> dict[str, Any]:
         "python": platform.python_version(),
         **{"jax": jax.__version__, "numpy": np.__version__, "yardstick_seconds": round(unit, 5)},
         "relative": {
-            name.removeprefix("test_"): round(value / unit, 2)
+            name.removeprefix("test_"): float(f"{value / unit:.3g}")
             for name, value in seconds.items()
             if not name.startswith(YARDSTICK)
         },
@@ -63,7 +63,7 @@ def table(entry: dict[str, Any], last: dict[str, Any] | None) -> tuple[str, list
     lines, slower = [f"{'what':<24}{'now':>10}{'before':>10}{'ratio':>8}"], []
     for name, now in entry["relative"].items():
         before = (last or {"relative": {}})["relative"].get(name)
-        lines.append(f"{name:<24}{now:>10.2f}" + (f"{before:>10.2f}{now / before:>8.2f}" if before else ""))
+        lines.append(f"{name:<24}{now:>10.3g}" + (f"{before:>10.3g}{now / before:>8.2f}" if before else ""))
         if before and now > ALLOWED * before:
             slower.append(name)
     return "\n".join(lines), slower
