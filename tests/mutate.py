@@ -32,8 +32,8 @@ RESULTS = ROOT / "benchmarks" / "results" / "mutation.json"
 LOSS_TESTS = ["test_formulas.py", "test_losses.py", "test_missing_targets.py", "test_quantiles.py"]
 #: What is mutated, and the tests that should notice, the quickest first.
 TARGETS = {
-    "core/trust_region.py": ["test_formulas_core.py", "test_trust_region.py", "test_boosting.py"],
-    "core/reduced.py": ["test_formulas_core.py", "test_reduced.py", "test_boosting.py"],
+    "core/trust_region.py": ["test_formulas_region.py", "test_trust_region.py", "test_boosting.py"],
+    "core/reduced.py": ["test_formulas_reduced.py", "test_reduced.py", "test_boosting.py"],
     "core/boosting.py": ["test_boosting.py"],
     "losses/curvature.py": ["test_formulas.py", "test_losses.py", "test_reduced.py"],
     "losses/base.py": LOSS_TESTS,
@@ -213,13 +213,13 @@ class Worker:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def verdicts_of(file: str, known: dict[str, Any], quick: bool) -> Iterator[tuple[str, dict[str, Any]]]:
+def verdicts_of(file: str, known: dict[str, Any], quick: bool, every: int) -> Iterator[tuple[str, dict[str, Any]]]:
     """Try the changes of a file that are not known yet; yield the verdicts."""
     path = ROOT / "src" / "vpboost" / file
     original = path.read_text()
     tests = [f"tests/{name}" for name in TARGETS[file] if (ROOT / "tests" / name).exists()][: 1 if quick else None]
     worker = None
-    for mutant in mutants(path):
+    for mutant in mutants(path)[::every]:
         if mutant["id"] in known:
             continue
         if worker is None or worker.done > MUTANTS_PER_WORKER:
@@ -247,6 +247,7 @@ def main() -> None:
     parser.add_argument(
         "--quick", action="store_true", help="ask the first file of tests only; --again asks the others"
     )
+    parser.add_argument("--every", type=int, default=1, help="only every n-th change; later runs try the others")
     parser.add_argument("--again", action="store_true", help="try survivors once more")
     parser.add_argument("--results", type=Path, default=RESULTS, help="where verdicts are kept")
     asked = parser.parse_args()
@@ -260,7 +261,7 @@ def main() -> None:
         found = {name: verdict for name, verdict in kept.get(file, {}).items() if name in there}
         if asked.again:
             found = {name: verdict for name, verdict in found.items() if verdict["killed"]}
-        for name, verdict in verdicts_of(file, found, asked.quick):
+        for name, verdict in verdicts_of(file, found, asked.quick, asked.every):
             found[name] = verdict
             kept[file] = {name: found[name] for name in there if name in found}
             asked.results.write_text(json.dumps(kept, indent=1) + "\n")

@@ -139,7 +139,7 @@ def to_onnx(folder: str) -> None:
     name = session.get_inputs()[0].name
     kind = np.float64 if "double" in session.get_inputs()[0].type else np.float32
     found = session.run(None, {name: X.astype(kind)})[0]
-    np.testing.assert_allclose(found, model.predict(X), atol=1e-4)
+    np.testing.assert_allclose(found, model.predict(X), atol=1e-3)  # it computes in single precision
 
 
 def from_parquet(folder: str) -> None:

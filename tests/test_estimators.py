@@ -310,7 +310,7 @@ def test_bad_data_is_named():
     X, y = regression(n=20)
     model = VPBoostRegressor(**QUICK)
     for arguments, message in [
-        ({"sample_weight": np.zeros(20)}, "Sample weights must contain at least one non-zero"),
+        ({"sample_weight": np.zeros(20)}, "at least one non-zero|a positive entry"),
         ({"sample_weight": -np.ones(20)}, "sample_weight must be non-negative"),
         ({"X_val": X}, "X_val and y_val must be given together"),
         ({"X_val": X, "y_val": y[:3]}, "X_val and y_val must have as many rows"),

@@ -50,11 +50,16 @@ def softplus(graph: Any, x: str) -> str:
     return graph("Add", graph("Relu", x), graph("Log", graph("Add", graph.constant(1.0), small)))
 
 
+def silu(graph: Any, x: str) -> str:
+    """Return x/(1 + e⁻ˣ) in ONNX; x·sigmoid(x) would be fused to what some runtimes lack in double precision."""
+    return graph("Div", x, graph("Add", graph.constant(1.0), graph("Exp", graph("Neg", x))))
+
+
 ACTIVATIONS = {
     "tanh": Forms(jnp.tanh, lambda graph, x: graph("Tanh", x)),
     "relu": Forms(jax.nn.relu, lambda graph, x: graph("Relu", x)),
     "gelu": Forms(jax.nn.gelu, gelu),
-    "silu": Forms(jax.nn.silu, lambda graph, x: graph("Mul", x, graph("Sigmoid", x))),
+    "silu": Forms(jax.nn.silu, silu),
     "softplus": Forms(jax.nn.softplus, softplus),
     "sin": Forms(jnp.sin, lambda graph, x: graph("Sin", x)),
 }

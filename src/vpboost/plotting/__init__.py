@@ -3,6 +3,11 @@
 Each function takes a fitted estimator and returns the axes it drew on.
 """
 
+try:
+    import matplotlib  # noqa: F401
+except ImportError as error:
+    raise ImportError("plots need matplotlib: pip install 'vpboost[plots]'") from error
+
 from .bands import plot_bands
 from .calibration import plot_calibration, plot_interval_widths
 from .effects import plot_input_gradients, plot_partial_dependence

@@ -7,17 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from sklearn.utils.validation import check_is_fitted
 
 from ..callbacks import name_of
 from ..files.atomic import replacing
-
-try:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator
-except ImportError as error:
-    raise ImportError("plots need matplotlib: pip install 'vpboost[plots]'") from error
 
 BLUE, ORANGE, GREY = "#2563a8", "#d9822b", "#8a8f98"
 
