@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -15,6 +16,7 @@ from jaxtyping import Array, Float
 from ..engine import ONCE_A_STAGE, program
 from ..featurizers import columns, count_parameters
 from ..numerics.blocks import Layout, block_map
+from ..numerics.devices import here_of
 
 #: Rows of a block, and blocks of one call where there are as many, when an ensemble is evaluated.
 ROWS_AT_ONCE = 256
@@ -108,9 +110,12 @@ class Ensemble(eqx.Module):
         """Return f(x) for one input; a JAX function that can be differentiated, mapped and compiled."""
         return self.constant + jnp.sum(self.learner_outputs(x), axis=0)
 
-    def predict(self, x: Any) -> np.ndarray:
-        """Return f(x_i) for each row, shape ``(n_rows, K)``: raw values (logits for cross-entropies)."""
-        return self._in_blocks(_predictions, x)
+    def predict(self, x: Any, devices: Any = None) -> np.ndarray:
+        """Return f(x_i) for each row, shape ``(n_rows, K)``: raw values (logits for cross-entropies).
+
+        Blocks of many rows go to ``devices`` in turn, given as for :func:`boost`; of this process.
+        """
+        return self._in_blocks(_predictions, x, here_of(devices))
 
     def staged_predict(self, x: Any) -> np.ndarray:
         """Return the predictions of the first 0, 1, ..., M learners, shape ``(M + 1, n_rows, K)``."""
@@ -120,7 +125,7 @@ class Ensemble(eqx.Module):
         """Return ∂f/∂x at each row, shape ``(n_rows, K, *input_shape)``, exact by automatic differentiation."""
         return self._in_blocks(_jacobians, x)
 
-    def _in_blocks(self, of_block: Callable, x: Any) -> np.ndarray:
+    def _in_blocks(self, of_block: Callable, x: Any, devices: Sequence[Any] = ()) -> np.ndarray:
         dtype = np.dtype(self.constant.dtype)
         rows = np.asarray(x, dtype=dtype)
         if rows.ndim < 2:
@@ -132,11 +137,12 @@ class Ensemble(eqx.Module):
         calls += [(b, 1) for b in range(len(starts) * BLOCKS_AT_ONCE, layout.n_blocks)]
 
         def evaluate(first: int, n_blocks: int) -> np.ndarray:
+            turn = jax.default_device(devices[first // BLOCKS_AT_ONCE % len(devices)]) if devices else nullcontext()
             part = rows[first * ROWS_AT_ONCE : (first + n_blocks) * ROWS_AT_ONCE]
             padded = np.zeros((n_blocks * ROWS_AT_ONCE, *rows.shape[1:]), dtype)
             padded[: len(part)] = part
             blocks = np.moveaxis(padded.reshape(n_blocks, ROWS_AT_ONCE, *rows.shape[1:]), 1, -1)
-            with jax.enable_x64(dtype == np.float64):
+            with jax.enable_x64(dtype == np.float64), turn:
                 found = np.asarray(_evaluate(self, of_block, jnp.asarray(blocks)))
             return found.reshape(-1, *found.shape[2:])
 

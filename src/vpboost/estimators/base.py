@@ -340,7 +340,7 @@ class BaseVPBoost(Displayed, Differentiable, Calibrating, Chains):
         """Return raw predictions for encoded inputs."""
         if self._light is not None and len(encoded) <= self._light.most_rows:
             return self._light.predict(encoded)
-        return self._accurate.predict(encoded)
+        return self._accurate.predict(encoded, self.devices)
 
     def _known_inputs(self, X: Any) -> Any:
         """Check inputs of a fitted estimator."""

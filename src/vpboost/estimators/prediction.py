@@ -74,9 +74,9 @@ class AccurateEnsemble:
         exact = norm > LARGEST_NORM or has_waves(ensemble)
         self.largest = -1.0 if exact else LARGEST_INPUT  # no input is small enough
 
-    def predict(self, x: np.ndarray) -> np.ndarray:
-        """Return f(x_i) for each row, shape ``(n_rows, K)``."""
-        return self.apply(Ensemble.predict, x)
+    def predict(self, x: np.ndarray, devices: Any = None) -> np.ndarray:
+        """Return f(x_i) for each row, shape ``(n_rows, K)``; by several devices, if they are given."""
+        return self.apply(partial(Ensemble.predict, devices=devices), x)
 
     def apply(self, function: Callable[[Ensemble, np.ndarray], np.ndarray], x: np.ndarray) -> np.ndarray:
         """Return what a function of an ensemble and rows gives for each row."""

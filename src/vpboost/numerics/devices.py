@@ -43,6 +43,16 @@ def mesh_of(devices: Any) -> Mesh | None:
     return jax.make_mesh((len(chosen),), (ROWS,), devices=chosen, axis_types=(AxisType.Auto,))
 
 
+def here_of(devices: Any) -> list[Any]:
+    """Return those of some devices that this process has, fewer if there are not as many; none for None."""
+    if devices is None:
+        return []
+    here = jax.local_devices()
+    if isinstance(devices, list | tuple):
+        return [one for one in devices if one in here]
+    return here if isinstance(devices, str) else here[: int(devices)]
+
+
 def n_devices() -> int:
     """Return over how many devices rows are shared out where this is called; 0 outside of a mesh."""
     mesh = jax.sharding.get_abstract_mesh()
