@@ -1,6 +1,6 @@
 """Break fits on a Dask cluster in every way that clusters break, for real, and see what is left.
 
-    python tests/kill_dask.py --kills 20 --output benchmarks/results/dask_faults.json
+    python tests/kill_dask.py --kills 20 --output benchmarks/results/dask_faults.json  # about half an hour
 
 Each case says how long it took from the fault to the error, whether anything hung, whether a process was left behind
 (orphans), whether the checkpoint was lost, and whether the model of the fit that went on has the same bits as that of a
