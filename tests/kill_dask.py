@@ -106,7 +106,7 @@ class Cluster:
 
     def __init__(self, n_workers=2, **options):
         self.n_workers = n_workers
-        self.options = {"threads_per_worker": 1, "dashboard_address": None, **options}
+        self.options = {"threads_per_worker": 1, "dashboard_address": ":0", **options}
         self._start()
 
     def _start(self):
