@@ -138,7 +138,7 @@ def main() -> None:
     options |= {"inherit": 0.8, "max_features": 1.0, "early_stopping_rounds": None}
     rows = []
     for n_workers in arguments.workers:
-        cluster = LocalCluster(n_workers=n_workers, threads_per_worker=1, dashboard_address=None, memory_limit=0)
+        cluster = LocalCluster(n_workers=n_workers, threads_per_worker=1, dashboard_address=":0", memory_limit=0)
         with cluster, Client(cluster) as client:
             for n_rows in (arguments.rows // 4, arguments.rows):
                 rows.append(measure("vpboost", vpboost_fit, client, n_rows, **options))

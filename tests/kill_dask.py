@@ -1,6 +1,6 @@
 """Break fits on a Dask cluster in every way that clusters break, for real, and see what is left.
 
-    python tests/kill_dask.py --kills 20 --output benchmarks/results/dask_faults.json
+    python tests/kill_dask.py --kills 20 --output benchmarks/results/dask_faults.json  # about half an hour
 
 Each case says how long it took from the fault to the error, whether anything hung, whether a process was left behind
 (orphans), whether the checkpoint was lost, and whether the model of the fit that went on has the same bits as that of a
@@ -106,7 +106,7 @@ class Cluster:
 
     def __init__(self, n_workers=2, **options):
         self.n_workers = n_workers
-        self.options = {"threads_per_worker": 1, "dashboard_address": None, **options}
+        self.options = {"threads_per_worker": 1, "dashboard_address": ":0", **options}
         self._start()
 
     def _start(self):

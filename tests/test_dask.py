@@ -32,7 +32,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pyte
 
 @pytest.fixture(scope="module")
 def client():
-    options = {"threads_per_worker": 1, "dashboard_address": None, "silence_logs": 50}
+    options = {"threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": 50}
     with LocalCluster(n_workers=2, **options) as cluster, Client(cluster) as client:
         yield client
         assert kill_dask.orphans() == 0
@@ -146,7 +146,7 @@ def test_clients_may_go_and_partitions_may_be_odd():
 @pytest.mark.long
 def test_a_cluster_of_threads_will_do():
     """Its workers live in one Python process."""
-    with Client(processes=False, n_workers=2, threads_per_worker=1, dashboard_address=None) as client:
+    with Client(processes=False, n_workers=2, threads_per_worker=1, dashboard_address=":0") as client:
         lazy = da.from_array(X, chunks=300)
         model = VPBoostRegressor(**SMALL, client=client, early_stopping_rounds=None).fit(lazy, lazy[:, 0])
         assert model.n_iter_ == 4
