@@ -30,7 +30,7 @@ test-all: test test-slow test-long
 test-lowest:
 	PYTHON=$(PYTHON) .ci/lowest
 
-## Lines and branches that the tests reach; too slow for continuous integration, docs/quality.md has the number.
+## Lines and branches that the tests reach; takes as long as all tests, and half as long again.
 coverage: $(READY)
 	$(BIN)/python -m pytest -n auto --dist loadscope -m "not long" --cov --cov-report=term:skip-covered
 

@@ -346,8 +346,11 @@ def test_custom_losses(x64):
     blocks = jnp.asarray(REAL[None])
     for loss in (dense, diagonal, identity, losses.CustomLoss(lambda p, t: jnp.sum((p - t) ** 2)[None])):
         loss.check(blocks, jnp.zeros(2))
+    flat = losses.CustomLoss(lambda p, t: (0.3 * p[0] + 0.7 * p[1]) ** 2 + 0.0 * p[2])  # convex, but for rounding
+    flat.check(jnp.ones((1, 3, 3)), jnp.zeros(3))
     for loss, message in [
         (losses.CustomLoss(lambda p, t: p), "must return a scalar"),
+        (losses.CustomLoss(lambda p, t: jnp.where(t[0] > 0, jnp.sum(p**2), jnp.nan)), "NaN or infinity near"),
         (losses.CustomLoss(lambda p, t: jnp.log(jnp.sum(p) - 99)), "NaN or infinity near"),
         (losses.CustomLoss(lambda p, t: jnp.sum(jnp.maximum(p, 0.0) ** 1.5)), "infinite second derivatives"),
         (losses.CustomLoss(lambda p, t: jnp.sum((p[:1] - t[:1]) ** 2 - 0.01 * p[1:] ** 2)), "not convex"),

@@ -51,6 +51,9 @@ def test_likelihoods(name, x64):
         central_difference(lambda p, t=t: law(p[::2], p[1::2], t).sum(), row) for row, t in zip(P, y, strict=True)
     ]
     np.testing.assert_allclose(loss.gradient(P, y), slopes, rtol=1e-6, atol=1e-8)
+    weight = np.array([[0.5, 0.3, 0.2]])
+    constant = np.asarray(loss.best_constant(jnp.asarray(y[None]), jnp.asarray(weight)))
+    np.testing.assert_allclose(weight[0] @ np.asarray(loss.gradient(np.tile(constant, (3, 1)), y)), 0, atol=1e-5)
     far = np.where(np.arange(4) % 2, 30.0, 0.5)[None]
     cut = np.where(np.arange(4) % 2, 15.0, 0.5)[None]
     for sign in (1, -1):
@@ -177,4 +180,6 @@ def test_given_locations(x64):
     assert loss.n_outputs(target) == 2
     three = GivenLocation(losses.CustomLikelihood(lambda p, t: p[0], 3))
     assert three.n_outputs(target) == 4
+    assert three.gradient(P, target).shape == (3, 4)
+    np.testing.assert_array_equal(three.gradient(P, target), 0)
     assert loss.prepare_targets([[1, np.nan]]).dtype == np.float64

@@ -23,7 +23,14 @@ def test_settings_of_the_trust_region():
     inf = float("inf")
     for name, value in [
         *(("reg_lambda", inf), ("gamma_up", inf), ("gamma_down", 1.1), ("lambda_low", 0.0), ("lambda_low", -1.0)),
-        *(("lambda_low", 1.1e-4), ("rho_accept", -1e-9), ("rho_accept", 1.5), ("gamma_down", -0.1), ("rate", -1.0)),
+        *(
+            ("lambda_low", 1.1e-4),
+            ("rho_accept", -1e-9),
+            ("rho_accept", 1.5),
+            ("gamma_down", -0.1),
+            ("rate", -1.0),
+            ("rate", 1.5),
+        ),
         *(("resolves", 1.5), ("rho_small", 0.0), ("rho_small", 1.0), ("rho_small", 1.5), ("rho_small", -1.0)),
     ]:
         with pytest.raises(ValueError, match=name):
