@@ -110,9 +110,11 @@ copybutton_prompt_is_regexp = True
 
 
 def lead_to_gallery(app: Sphinx, docname: str, source: list[str]) -> None:
-    """Let links to the source of an example lead to its page in the gallery."""
+    """Let links to the source of an example lead to its page in the gallery, and others to the pages of the site."""
     up = "../" * docname.count("/")
     source[0] = re.sub(r"\]\((?:\.\./)+examples/([\w/]+)\.py\)", rf"]({up}auto_examples/\1.rst)", source[0])
+    for name in ("CONTRIBUTING", "CHANGELOG"):  # which have pages here that include them
+        source[0] = source[0].replace(f"](../{name}.md)", f"]({up}development/{name.lower()}.md)")
 
 
 def skip_attributes(app: Sphinx, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool | None:
