@@ -80,6 +80,8 @@ def test_factors_of_singular_systems(x64):
     two = jnp.stack([ones[0], 4.0 * jnp.eye(3)])
     _, scale, jitter = reduced._factorise(two, jnp.asarray(1e-20))
     assert (float(jitter[1]), float(scale[1, 0])) == (0.0, 0.5)
+    system = reduced.Reduced(jnp.ones((3, 2)), two)
+    assert float(reduced.optimal_weights(system, jnp.asarray(1e-20)).error) == float(jnp.max(jitter)) > 0
     bad = reduced._factorise(-ones, jnp.asarray(1e-20))
     assert float(bad[2][0]) >= 1, "given up when the jitter is as large as the diagonal"
     assert float(bad[2][0]) < 100
