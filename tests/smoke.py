@@ -184,6 +184,22 @@ def log(folder: str) -> None:
     assert vpboost.mlflow.load_model(f"{folder}/logged").score(X, y) > 0.8
 
 
+def on_dask(folder: str) -> None:
+    """Fit on the arrays of Dask, in a cluster of one worker."""
+    import numpy as np
+
+    import vpboost.dask
+
+    model = vpboost.dask.VPBoostRegressor(n_estimators=2, encoding="plain", inherit=0.8, max_features=1.0)
+    import dask.array as da
+    from dask.distributed import Client
+
+    rows = np.random.default_rng(0).uniform(size=(200, 2))
+    with Client(n_workers=1, threads_per_worker=1, dashboard_address=":0", local_directory=folder):
+        model.fit(da.from_array(rows, chunks=(50, 2)), da.from_array(rows[:, 0], chunks=50))
+    assert model.to_local().n_iter_ == 2
+
+
 #: By extra: what needs it.
 EXTRAS: dict[str, Callable[[str], None]] = {
     "plots": draw,
@@ -192,6 +208,7 @@ EXTRAS: dict[str, Callable[[str], None]] = {
     "tuning": prune,
     "cli": train_command,
     "mlflow": log,
+    "dask": on_dask,
 }
 
 
