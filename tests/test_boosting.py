@@ -223,6 +223,8 @@ def test_weights_act_like_repeated_rows(x64):
     np.testing.assert_allclose(weighted.ensemble.predict(x), repeated.ensemble.predict(x), atol=1e-6)
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_all_methods_run_and_vp_is_best_on_task_1():
     data = datasets.task1(n_train=250)
     final = {}

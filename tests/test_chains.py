@@ -251,6 +251,8 @@ def test_a_second_chain_learns_from_all_rows(tmp_path):
     assert loaded.n_chains_ == 1
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_the_second_chain_does_not_depend_on_how_far_it_came_before_the_first_ended():
     options = {**FIXED, "engine": "xla", "n_chains": 2, "refit_full": True}
     quick = VPBoostRegressor(**options).fit(X, Y)

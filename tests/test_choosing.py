@@ -74,6 +74,8 @@ def test_noise_is_seen_before_smooth_profiles_race():
     assert not any(profile.relevance for profile in model.race_)
 
 
+@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     "metric", ["rmse", *(pytest.param(metric, marks=[pytest.mark.slow, pytest.mark.long]) for metric in (None, "r2"))]
 )
@@ -86,6 +88,8 @@ def test_whole_fits_are_compared_by_loss_whatever_the_metric(metric, monkeypatch
     assert model.profile_.dtype == "float32"
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_whole_fits_decide_where_pilots_are_close(monkeypatch):
     monkeypatch.setattr(choosing, "CLEARLY", 0.0)
     boosted = []

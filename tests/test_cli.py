@@ -109,6 +109,8 @@ def test_classification_several_targets_and_other_formats(folder, capsys):
     assert "r2 of rent" in succeed(capsys, "evaluate", folder / "both.vpboost", folder / "houses.csv")
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_validation_table_weights_time_and_checkpoint(folder, capsys):
     options = ["--target", "price", "--ignore", "rent", "--ignore", "sold", "--weight", "age", "-o", folder / "w"]
     more = ["--validation", folder / "houses.csv", "--checkpoint", folder / "state", "--time-limit", "100"]

@@ -42,6 +42,8 @@ def slopes(x, derivatives, reg=1e-2):
     return value, jnp.concatenate([jnp.ravel(leaf) for leaf in jax.tree.leaves(by_theta)])
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_training_on_compressed_outputs_is_exact_at_low_rank(x64):
     x, derivatives = many_outputs(rank=5)
     compressed = compress(jax.random.key(1), derivatives, 12)

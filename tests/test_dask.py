@@ -71,6 +71,8 @@ def test_a_fit_on_workers_of_very_different_partitions(client, tmp_path):
     assert not any(client.run(known_fits).values())
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_a_classifier_of_frames(client, capsys):
     """Categories, missing values and text; a partition with one class only; progress on the client."""
     frame = pd.DataFrame(X, columns=list("abc"))
@@ -105,6 +107,8 @@ def test_errors_of_the_data_are_those_of_a_plain_fit(client):
     assert not any(client.run(known_fits).values())
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_a_process_that_is_killed_ends_the_fit_and_it_goes_on(client, tmp_path):
     lazy, target, path = da.from_array(X, chunks=300), da.from_array(Y, chunks=400), tmp_path / "checkpoint"
     options = {**SMALL, "early_stopping_rounds": None}

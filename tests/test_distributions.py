@@ -76,6 +76,8 @@ def test_files_keep_distributions(fitted, tmp_path):
     assert loaded.get_params()["distribution"] == model.distribution
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_several_outputs_with_holes():
     X, y, _ = made("normal")
     Y = np.stack([y, 100 - 3 * y], axis=1)
@@ -87,6 +89,8 @@ def test_several_outputs_with_holes():
     assert np.isfinite(law.logpdf(Y)[40:]).all()
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_the_spread_is_that_of_rows_not_learnt_from():
     rng = np.random.default_rng(5)
     X, y = rng.normal(size=(60, 8)), rng.normal(size=60)  # nothing to learn but noise
@@ -97,6 +101,8 @@ def test_the_spread_is_that_of_rows_not_learnt_from():
     assert model.predict_dist(X).std().mean() > 0.95
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_given_validation_rows_tell_the_spread():
     X, y, _ = made("normal")
     model = VPBoostRegressor(**QUICK, distribution="normal").fit(X[:120], y[:120], X_val=X[120:], y_val=y[120:])
@@ -138,6 +144,8 @@ def test_the_move_is_the_likeliest_factor():
     np.testing.assert_allclose(few.ensemble.constant, expected, rtol=1e-8)
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_warm_starts_and_checkpoints_go_on(tmp_path):
     X, y, _ = made("normal", n=60)
     given = {**QUICK, "n_estimators": 6, "n_chains": 1, "distribution": "normal"}
@@ -165,6 +173,8 @@ def laplace_law(parameters):
     return stats.laplace(parameters[..., 0], np.exp(parameters[..., 1]))
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_curvature_of_ones_own_likelihood_is_no_less_than_the_hessian():
     rng, loss = np.random.default_rng(7), losses.CustomLikelihood(laplace, 2)
     f, y = rng.normal(size=(50, 2)), rng.normal(size=(50, 1))
@@ -180,6 +190,8 @@ def test_curvature_of_ones_own_likelihood_is_no_less_than_the_hessian():
         np.testing.assert_array_equal(diagonal.curvature(jnp.asarray(f[:1]), jnp.asarray(y[:1])).entries, [[2, 3]])
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_ones_own_likelihood_in_an_estimator(tmp_path):
     X, y, _ = made("normal", n=120)
     loss = losses.CustomLikelihood(laplace, 2, law=laplace_law)
@@ -226,6 +238,8 @@ def test_errors_name_the_parameter():
     assert clone(VPBoostRegressor(distribution="gamma")).distribution == "gamma"
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_without_a_distribution_the_law_is_normal_around_the_prediction():
     X, y, _ = made("normal", n=120)
     model = VPBoostRegressor(**QUICK, n_chains=1).fit(X, y)
@@ -235,6 +249,8 @@ def test_without_a_distribution_the_law_is_normal_around_the_prediction():
     np.testing.assert_array_equal([law.mean(), law.std()], [mean, std])
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_intervals_are_as_wide_as_the_predicted_spread_says(tmp_path):
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, size=(1200, 1))

@@ -251,6 +251,8 @@ def test_several_classes_go_to_xla_earlier(monkeypatch):
     assert seen == ["numpy", "xla", "numpy", "xla", "numpy"]
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_importances_are_computed_when_asked_for():
     model = VPBoostRegressor(n_estimators=5, max_steps=5)
     with pytest.raises(NotFittedError):

@@ -36,6 +36,8 @@ def test_stacked_evaluation_equals_a_loop_over_learners(x64):
         np.testing.assert_allclose(ensemble.truncate(m).predict(rows), staged[m], atol=1e-12)
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_pickles_keep_double_precision():
     x = np.linspace(-1, 1, 60)[:, None]
     fit = boost(x, np.sin(9 * x), loss=SquaredError(), featurizer=SMALL, n_learners=2, dtype="float64")

@@ -264,6 +264,8 @@ def test_images():
         paper.fit(X, y)
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_clone_pickle_and_grid_search():
     X, y = regression(n=80)
     model = VPBoostRegressor(**QUICK)

@@ -107,6 +107,8 @@ def test_exported_classifiers(tmp_path, labels):
     assert again.get_params() == model.get_params()
 
 
+@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("featurizer", "shape"), [("convnet", (2, 15, 14)), ("resnet", (16, 17))])
 def test_exported_image_models(tmp_path, shape, featurizer):
     images = np.random.default_rng(0).normal(size=(40, *shape))

@@ -320,6 +320,8 @@ def test_observed(x64):
 # --- losses of one's own --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_custom_losses(x64):
     def coupled(p, t):
         return jnp.sum((p - t) ** 2) + 0.5 * jnp.sum(p) ** 2

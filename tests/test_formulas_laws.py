@@ -135,6 +135,8 @@ def test_targets_of_likelihoods_are_checked():
             losses.NegativeBinomialLikelihood().prepare_targets(bad)
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_custom_likelihoods(x64):
     def function(p, t):
         return p[1] + 0.5 * ((t - p[0]) * jnp.exp(-p[1])) ** 2 + 0.1 * p[0] * p[1]

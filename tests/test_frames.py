@@ -179,6 +179,8 @@ def test_cycles_help_where_they_are_there(tmp_path):
     np.testing.assert_allclose(gradient, (model.predict(later) - model.predict(earlier)) / 120, rtol=1e-3, atol=1e-9)
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_identifiers_are_refused_unless_meant():
     names = [f"customer {i}" for i in range(300)]
     frame = pd.DataFrame({"id": names, "x": DAYS})

@@ -53,6 +53,8 @@ def test_the_function_is_what_predict_returns(model):
     np.testing.assert_allclose(single, model.predict(X[:1])[0], rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_derivatives_of_the_function_are_the_estimators(model):
     with jax.enable_x64(True):
         function = model.as_jax()
@@ -79,6 +81,8 @@ def test_products_are_those_with_the_jacobian(model):
     np.testing.assert_allclose(model.input_vjp(X, weights), np.einsum("rkd,rk->rd", jacobian, weights), **close)
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_categories_and_missing_values(with_categories):
     model, frame = with_categories
     even = frame.assign(kind="even")
@@ -114,6 +118,8 @@ def test_classifiers_return_probabilities_and_derivatives_of_logits(n_classes):
     assert model.input_hessian(X).shape == ((90, 3, 3) if n_classes == 2 else (90, 3, 3, 3))
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_log_links_and_single_outputs():
     model = regressor(loss="poisson", encoding="plain").fit(X, np.round(np.exp(X[:, 0] + 1)))
     with jax.enable_x64(True):
@@ -134,6 +140,8 @@ def test_images():
         model.input_hessian(images)
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_what_was_learnt_are_leaves(model):
     """A gradient step on all parameters lowers the loss on some rows: the function can be trained further."""
     with jax.enable_x64(True):

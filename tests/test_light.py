@@ -42,6 +42,8 @@ def test_numpy_gives_the_same_predictions(name, bias, x64):
     np.testing.assert_allclose(light.predict(rows), ensemble.predict(rows), atol=1e-12)
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_networks_take_images_and_an_ensemble_may_be_empty(x64):
     images = jax.random.normal(jax.random.key(2), (4, 5, 5))
     ensemble = random_ensemble(MLP, images)

@@ -184,6 +184,8 @@ def test_frames_files_and_going_on(table, tmp_path):
     np.testing.assert_allclose(longer.predict(X), whole.predict(X), rtol=1e-6)
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_smooth_profiles_race_on_holes_too():
     rng = np.random.default_rng(5)
     X = rng.uniform(-1, 1, (150, 2))

@@ -182,6 +182,8 @@ def test_large_groups_are_split_evenly():
     assert 60 < np.sum(aside < 600) < 120
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_few_distinct_inputs_make_a_model():
     """Five inputs, two hundred rows each: no whole group fits into the validation part."""
     rng = np.random.default_rng(0)

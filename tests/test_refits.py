@@ -304,6 +304,8 @@ def nested(factor):
     return FunctionType(compile(text, "nested", "eval").co_consts[0], globals(), "nested")
 
 
+@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     "kind",
     [

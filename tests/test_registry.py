@@ -54,6 +54,8 @@ def registered():
     del KINDS["Ridges"], predictor.FEATURES["Ridges"]
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_a_featurizer_that_is_registered_is_known_everywhere(registered, tmp_path):
     model = VPBoostRegressor(featurizer="ridges", width=7, n_estimators=30, learning_rate=0.3).fit(X, Y)
     assert model.score(X, Y) > 0.95
@@ -76,6 +78,8 @@ def test_a_featurizer_that_is_registered_is_known_everywhere(registered, tmp_pat
         VPBoostRegressor(featurizer="ridges", depth=2).fit(X, Y)
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_without_being_registered_it_is_the_users_own(tmp_path):
     with pytest.raises(ValueError, match=r"featurizer must be one of .*, got 'ridges'"):
         VPBoostRegressor(featurizer="ridges").fit(X, Y)

@@ -71,6 +71,8 @@ def test_task_1_gains_an_order_of_magnitude():
     assert errors[1] < 0.2 * errors[0]
 
 
+@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("loss", [BinaryCrossEntropy(), MulticlassCrossEntropy()])
 def test_cross_entropies_fall_round_by_round(loss):
     y = np.digitize(Y, [0.0] if isinstance(loss, BinaryCrossEntropy) else [-0.3, 0.3])
@@ -87,6 +89,8 @@ def test_cross_entropies_fall_round_by_round(loss):
     assert loss_of(twice) < loss_of(once) < loss_of(fit.ensemble)
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_many_learners_are_trained_group_by_group(boosted, monkeypatch):
     monkeypatch.setattr(module, "MOST_FEATURES", 10)  # two learners of five features
     once = retrain(boosted, X, Y, loss=SquaredError(), rounds=1)

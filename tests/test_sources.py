@@ -97,6 +97,8 @@ def test_few_weighted_rows_of_a_large_table_are_all_used(little_is_much):
     assert len(rows) == len(weight) == 25
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_files_and_iterators_are_tables(tmp_path):
     pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
 

@@ -68,7 +68,8 @@ def fit(
     >>> import numpy as np
     >>> from vpboost import VPBoostRegressor, distributed
     >>> X = np.random.default_rng(0).uniform(-1, 1, size=(200, 2))
-    >>> model = distributed.fit(VPBoostRegressor(n_estimators=5), X, X[:, 0] * X[:, 1])
+    >>> settled = {"encoding": "plain", "inherit": 0.8, "max_features": 1.0}  # no race between settings
+    >>> model = distributed.fit(VPBoostRegressor(n_estimators=5, **settled), X, X[:, 0] * X[:, 1])
     >>> model.n_iter_
     5
     """
