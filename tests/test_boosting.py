@@ -108,6 +108,7 @@ def test_paper_preset_matches_a_numpy_version_of_algorithm_2(name, x64):
         np.testing.assert_allclose(record.reg_lambda, reg, rtol=1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "dtype"), [*((name, "float64") for name in PROBLEMS), ("squared", "float32"), ("softmax", "float32")]
@@ -199,6 +200,7 @@ def test_boosting_rate_scales_the_step_and_its_prediction(x64):
     np.testing.assert_allclose(part.ensemble.weights, 0.3 * full.ensemble.weights, rtol=1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["squared", "softmax", "poisson"])
 def test_predictions_match_the_reported_losses(name):

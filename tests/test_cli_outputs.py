@@ -221,6 +221,7 @@ def shell(script):
     return subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False, timeout=120)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
 def test_standard_output_that_cannot_be_written_to(files):
@@ -245,6 +246,7 @@ def test_unbuffered_standard_output_is_whole_or_an_error(files):
     assert (found.returncode, found.stdout, found.stderr) == (0, whole, "")
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_broken_pipes_and_closed_error_streams(files):
     long = pd.concat([pd.read_csv("t.csv")] * 80)

@@ -116,6 +116,7 @@ def test_boosting_of_classes_on_the_majorant_reaches_the_loss_of_the_hessian():
     assert max(others) < 2 * exact, losses  # each stage gains a little less
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_boosting_on_few_directions_reaches_the_loss_of_all_outputs():
     rng = np.random.default_rng(0)

@@ -50,6 +50,7 @@ def both(x, y, **options):
     return [boost(x, y, engine=engine, **options) for engine in ("numpy", "xla")]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
@@ -81,6 +82,7 @@ def test_both_engines_make_the_same_ensemble(options):
         np.testing.assert_allclose(one[8:-1], other[8:-1], rtol=1e-5, atol=1e-9)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("loss", "y"),
@@ -156,6 +158,7 @@ def test_parameters_of_another_precision_or_none(engine, tol, method):
         assert fit.history[-1].loss < 0.5 * np.var(Y)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("n_classes", [3, 60])
 def test_the_constant_of_a_singular_loss(n_classes):
@@ -179,6 +182,7 @@ def test_resuming_with_numpy_gives_the_same_bits(dtype):
     assert resumed.ensemble.weights.dtype == dtype
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("estimator", "y"),

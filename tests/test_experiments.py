@@ -22,6 +22,8 @@ pytestmark = pytest.mark.slow
 RNG = np.random.default_rng(0)
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_capacities_are_the_paper_s():
     expected = {"task1": 570, "task2": 185, "task3": 10 * (52 + 25), "cdr": 35_040, "mnist": 7635, "higgs": 25_625}
     shapes = {"cdr": ((55,), 72), "mnist": ((28, 28), 10), "higgs": ((28,), 1), "task3": ((2,), 5)}
@@ -71,6 +73,8 @@ def test_newton_solves_for_the_linear_weights(kind, x64):
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_newton_by_conjugate_gradients_lowers_the_gradient(x64):
     z, y = jnp.asarray(RNG.normal(size=(60, 400))), jnp.asarray(RNG.integers(0, 5, 400))
     loss, reg = MulticlassCrossEntropy(5), jnp.asarray(1e-2)
@@ -101,6 +105,8 @@ def small(kind):
     return Parts(x[:60], y[:60], x[60:90], y[60:90], x[90:], y[90:])
 
 
+@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("task", ["task1", "task2", "task3"])
 def test_trust_region_trees_never_raise_the_training_loss(task):
     problem = PROBLEMS[task]._replace(trees=(12, 3))
@@ -269,6 +275,8 @@ def test_quick_pictures_timing_and_scaling(tmp_path, capsys):
     assert "GDBoost's final loss" in capsys.readouterr().out
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_the_report_draws_and_tells_what_is_stored(tmp_path):
     page = tmp_path / "results.md"
     page.write_text(
@@ -283,6 +291,8 @@ def test_the_report_draws_and_tells_what_is_stored(tmp_path):
     assert drawn == {path.name for path in (report.PAGE.parent / "results").iterdir()}
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_the_committed_page_shows_the_committed_results():
     page = report.PAGE.read_text()
     assert report.filled(page, report.texts(study.RESULTS)) == page

@@ -64,6 +64,7 @@ def compare(model, X, folder, dtype="float32", inputs=None):
         close(plain.predict(seen), model.predict(seen), tolerance)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("featurizer", "loss"), list(zip(["mlp", "resnet", "rbf", "fourier", "bspline", "mlp"], LOSSES, strict=True))

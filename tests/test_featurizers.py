@@ -72,6 +72,7 @@ def test_featurizers_keep_the_protocol(name, x64):
     np.testing.assert_allclose(jacobian, numeric, atol=1e-7)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize("bias", [False, True])
@@ -117,6 +118,7 @@ def test_networks_compute_what_they_say(x64):
     np.testing.assert_allclose(resnet(jnp.asarray(x)), z, rtol=1e-13)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_featurizers_differ_by_key_only(name):
@@ -163,6 +165,7 @@ def test_max_pool_matches_equinox(window, stride):
     np.testing.assert_array_equal(max_pool(maps, window, stride), expected)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(("channels", "size"), [((1, 1), 4), ((3, 2), 1), ((2, 5), 7)])
 def test_convolution_and_its_slopes_match_equinox(channels, size):
@@ -180,6 +183,7 @@ def test_convolution_and_its_slopes_match_equinox(channels, size):
         np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_maps_of_a_fresh_convnet_are_centred_so_none_is_dead():
     images, make = jax.random.uniform(jax.random.key(1), (50, 28, 28)), eqx.filter_jit(ConvNet)

@@ -5,6 +5,7 @@ import pytest
 import kill_fits
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_killed_fit_resumes_to_the_same_bits(tmp_path, monkeypatch):
     monkeypatch.delenv("XLA_FLAGS", raising=False)

@@ -31,6 +31,7 @@ def random_ensemble(factory, rows, n_learners=3, n_outputs=2):
     return Ensemble.stack(jnp.arange(n_outputs, dtype=rows.dtype), list(zip(modules, weights, strict=True)))
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("name", FACTORIES)

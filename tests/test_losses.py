@@ -107,6 +107,7 @@ def test_curvature_products_match_its_matrix(name, x64):
     np.testing.assert_allclose(curvature.apply(vectors), expected, atol=1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @each_loss
 @pytest.mark.parametrize("rows", [(5,), (2, 3)])

@@ -365,6 +365,7 @@ def test_mutated_files():
     assert outcomes["refused"] > 200
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_mutated_checkpoints(tmp_path):
     outcomes = fuzz_model_files.fuzz_checkpoints(150, 1, tmp_path)

@@ -341,6 +341,7 @@ def rows_of(text):
     return {name: re.findall(r"<td>([^<]*)</td>", cells) for name, cells in lines}
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_report_tells_coverage_and_widths(plain, normal, tmp_path):
     for model in (plain, normal):
@@ -382,6 +383,7 @@ def test_a_report_tells_coverage_of_every_output(pair, tmp_path):
     assert re.findall("alt='([^']*)'", text) == ["Calibration of first", "Calibration of second"]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_report_of_very_many_outputs_tells_the_extremes(tmp_path):
     truth = X @ np.random.default_rng(0).normal(size=(2, 60))
@@ -404,6 +406,7 @@ def test_a_report_tells_the_size_of_label_sets(classifier, tmp_path):
     assert "alt='Reliability of the predicted class'" in text
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_report_says_what_it_cannot_tell(unsure, tmp_path):
     text = section(plotting.report(unsure, X_NEW, Y_NEW, tmp_path / "r.html").read_text())

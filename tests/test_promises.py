@@ -21,6 +21,7 @@ FAR = [1e7, -1e20, 1e39, -1e300, 1.7e308, -1.7e308, 5e-324]
 # --- finite predictions ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["plain", "quantile", "spline", "fine"])
 @pytest.mark.parametrize("options", [{}, {"activation": "relu"}, {"activation": "gelu"}, {"featurizer": "resnet"},

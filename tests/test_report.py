@@ -34,6 +34,8 @@ def cells(page):
     return re.findall(r"<tr><th>([^<]*)</th><td>([^<]*)</td><td>([^<]*)</td>", page.split("<h2>How sure")[0])
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_a_report_scores_every_output(outputs, unnamed, frame, tmp_path):
     model, y = outputs
     page = plotting.report(model, frame, y, tmp_path / "r.html").read_text()
@@ -51,6 +53,8 @@ def test_a_report_scores_every_output(outputs, unnamed, frame, tmp_path):
     assert "alt='Predictions of output 4 of 20: worst, −RMSE " in page
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_a_report_of_very_many_outputs_is_short(frame, tmp_path):
     X = frame[["a", "b"]].to_numpy()
     y = X @ np.random.default_rng(0).normal(size=(2, 300))
@@ -64,6 +68,8 @@ def test_a_report_of_very_many_outputs_is_short(frame, tmp_path):
     assert "alt='R² of all outputs'" in page
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_a_report_scores_every_class(months, frame, tmp_path):
     model, X, labels = months
     page = plotting.report(model, X, labels, tmp_path / "r.html").read_text()
@@ -77,6 +83,8 @@ def test_a_report_scores_every_class(months, frame, tmp_path):
     assert {"c00", "c01", "c02"} <= {row[0] for row in cells(few)}
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_a_report_says_what_data_it_is_about(regressor, frame, tmp_path):
     y = 3 * frame["a"] - frame["b"] ** 2
     page = plotting.report(regressor, frame, y, tmp_path / "r.html", about="<b>test</b> data").read_text()
@@ -85,6 +93,8 @@ def test_a_report_says_what_data_it_is_about(regressor, frame, tmp_path):
     assert "<h2>Metrics on the data given</h2>" in plotting.report(regressor, frame, y, tmp_path / "r.html").read_text()
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_pages_and_pictures_are_written_whole_or_not_at_all(regressor, frame, tmp_path, monkeypatch):
     for name, first in (("a.png", b"\x89PNG"), ("a.PDF", b"%PDF"), ("a.svg", b"<?xml"), ("a", b"\x89PNG")):
         plotting.draw_history(regressor, tmp_path / name)
@@ -103,6 +113,8 @@ def test_pages_and_pictures_are_written_whole_or_not_at_all(regressor, frame, tm
 HOSTILE = ["<script>alert(1)</script>", "a'b\"c & $x^{$", "two\nlines\t\x00", "x" * 500, "🦊 狐 \udc80"]
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_hostile_names(tmp_path):
     rng = np.random.default_rng(0)
     X = pd.DataFrame(rng.normal(size=(60, 5)), columns=pd.Index(HOSTILE, dtype=object))
@@ -120,6 +132,8 @@ def test_hostile_names(tmp_path):
     assert "<script" not in plotting.report(classifier, levels, labels, tmp_path / "r.html").read_text()
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_classes_may_be_dates(frame, tmp_path):
     X = frame[["a", "b"]].to_numpy()
     labels = np.array(["2024-01-01", "2024-06-01", "2024-07-01T12:00"], "datetime64[ns]")[np.digitize(X[:, 0], [-1, 1])]

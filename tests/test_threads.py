@@ -12,6 +12,8 @@ pytestmark = pytest.mark.slow
 SCRIPT = Path(__file__).parent / "stress_threads.py"
 
 
+@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("threads", "cores"),
     [(1, 2), *(pytest.param(*pair, marks=pytest.mark.long) for pair in ((2, 2), (1, 1), (2, 1), (4, 1), (4, 2)))],

@@ -98,6 +98,7 @@ def test_bad_settings(options, message):
         TrustRegion(**options)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("gamma", [4.0, 1e30])
 def test_lambda_never_overflows(gamma):

@@ -122,6 +122,7 @@ def test_vp_takes_the_steps_of_algorithm_1(x64):
     np.testing.assert_allclose(learner.weights, expected, atol=1e-10)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_methods_solve_when_they_say(method, x64):
@@ -153,6 +154,7 @@ def test_training_lowers_the_objective_and_vp_beats_gd(x64):
     assert final["vp"] < final["gd"]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_best_candidate_is_kept(x64):
     x, derivatives, _ = problem()
@@ -195,6 +197,7 @@ def test_batches_keep_inputs_and_derivatives_together(x64):
         np.testing.assert_array_equal(flat_g[where[0]], g)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("candidates", [1, 3])
 def test_training_ends_when_the_objective_stalls(candidates, x64):
@@ -262,6 +265,7 @@ def test_training_does_not_depend_on_the_size_of_the_gradient(optimizer, x64):
     np.testing.assert_allclose(1e-5 * one.weights, other.weights, rtol=1e-3)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_large_softmax_training_by_conjugate_gradients_agrees_with_the_direct_solver(x64):
     x, derivatives, module = problem("softmax", n_rows=100)
