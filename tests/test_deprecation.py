@@ -2,7 +2,6 @@
 
 import inspect
 import re
-import warnings
 from pathlib import Path
 
 import pytest
@@ -105,11 +104,3 @@ def test_nothing_is_overdue():
     assert [one for one in found if numbers(one.until) <= now] == []
     assert grow.deprecated_parameters == Deprecated("0.3", "0.5", {"n_stages": "n_learners", "quick": None})
     assert numbers("0.5.1.dev3+gabc") > numbers("0.5")
-
-
-def test_the_example_of_the_policy_runs():
-    code = re.search(r"```python\n(.*?)```", RELEASING.read_text(), re.DOTALL).group(1)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        exec(compile(code, "releasing.md", "exec"), {})
-    assert f"FutureWarning: {caught[0].message}" in code
