@@ -2,15 +2,12 @@
 
 import inspect
 import re
-from pathlib import Path
 
 import pytest
 from sklearn.base import BaseEstimator, clone
 
 import vpboost
 from vpboost.deprecation import Deprecated, deprecated_parameters
-
-RELEASING = Path(__file__).parents[1] / "docs" / "releasing.md"
 
 
 @deprecated_parameters(since="0.3", until="0.5", n_stages="n_learners", quick=None)
