@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from .. import estimators
 from ..checks import is_whole
 from ..distributed.fitting import check_supported
+from ..estimators.checks import check_together, validation_pair
 from ..estimators.settings import with_parameters
 from .fitting import fit_on_cluster
 from .parts import check_collection
@@ -178,17 +179,8 @@ def learnt(fitted: Any) -> dict[str, Any]:
 
 def validation_of(X_val: Any, y_val: Any, sample_weight_val: Any, eval_set: Any) -> dict[str, Any]:
     """Return the validation data by their names."""
-    if eval_set is not None:
-        if X_val is not None or y_val is not None:
-            raise ValueError("give validation data as X_val and y_val or as eval_set, not both")
-        pair = eval_set[0] if isinstance(eval_set, list) and len(eval_set) == 1 else eval_set
-        if not isinstance(pair, tuple) or len(pair) != 2:
-            raise ValueError("eval_set must be one pair (X, y), or a list of one such pair")
-        X_val, y_val = pair
-    if (X_val is None) != (y_val is None):
-        raise ValueError("X_val and y_val must be given together")
-    if X_val is None and sample_weight_val is not None:
-        raise ValueError("sample_weight_val goes with X_val and y_val, which are not given")
+    X_val, y_val = validation_pair(X_val, y_val, eval_set)
+    check_together(X_val, y_val, sample_weight_val)
     return {"X_val": X_val, "y_val": y_val, "sample_weight_val": sample_weight_val}
 
 

@@ -177,21 +177,12 @@ class Checks(Settings):
     ) -> tuple[Part, Part | None]:
         """Return training and validation parts; the latter None without any."""
         X_val, y_val, w_val, pair = validation
-        if pair is not None:
-            if X_val is not None or y_val is not None:
-                raise ValueError("give validation data as X_val and y_val or as eval_set, not both")
-            pair = pair[0] if isinstance(pair, list) and len(pair) == 1 else pair
-            if not isinstance(pair, tuple) or len(pair) != 2:
-                raise ValueError("eval_set must be one pair (X, y), or a list of one such pair")
-            X_val, y_val = pair
+        X_val, y_val = validation_pair(X_val, y_val, pair)
         if is_stream(X_val):
             known = getattr(self, "feature_names_in_", None)
             columns = self._file_columns if known is None else [str(name) for name in known]
             X_val, y_val, _ = read_stream(X_val, y_val, columns)
-        if (X_val is None) != (y_val is None):
-            raise ValueError("X_val and y_val must be given together")
-        if X_val is None and w_val is not None:
-            raise ValueError("sample_weight_val goes with X_val and y_val, which are not given")
+        check_together(X_val, y_val, w_val)
         if X_val is not None:
             inputs, target = self._check_inputs(X_val, reset=False), self._check_target(y_val, reset=False)
             if len(target) != inputs.shape[0]:
@@ -208,6 +199,26 @@ class Checks(Settings):
                 "different rows none can be spared; give X_val and y_val, or set early_stopping_rounds=None"
             )
         return (data, None) if parts is None else (data.take(parts[0]), data.take(parts[1]))
+
+
+def validation_pair(X_val: Any, y_val: Any, eval_set: Any) -> tuple[Any, Any]:
+    """Return validation inputs and targets, whichever way they are given."""
+    if eval_set is None:
+        return X_val, y_val
+    if X_val is not None or y_val is not None:
+        raise ValueError("give validation data as X_val and y_val or as eval_set, not both")
+    pair = eval_set[0] if isinstance(eval_set, list) and len(eval_set) == 1 else eval_set
+    if not isinstance(pair, tuple) or len(pair) != 2:
+        raise ValueError("eval_set must be one pair (X, y), or a list of one such pair")
+    return pair
+
+
+def check_together(X_val: Any, y_val: Any, sample_weight_val: Any) -> None:
+    """Raise ``ValueError`` if a part of the validation data is missing."""
+    if (X_val is None) != (y_val is None):
+        raise ValueError("X_val and y_val must be given together")
+    if X_val is None and sample_weight_val is not None:
+        raise ValueError("sample_weight_val goes with X_val and y_val, which are not given")
 
 
 def unmasked(values: Any, name: str) -> Any:
