@@ -77,7 +77,7 @@ mutation: $(READY)
 release-check:
 	PYTHON=$(PYTHON) TAG=$(TAG) .ci/release-check
 
-$(READY): pyproject.toml constraints.txt src/vpboost/_version.py
+$(READY): pyproject.toml constraints.txt src/vpboost/_version.py hatch_build.py $(wildcard src/vpboost/native/*.c)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $@

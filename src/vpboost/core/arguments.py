@@ -5,6 +5,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from .. import native
 from ..checks import check_count, check_one_of, is_whole
 from ..engine import ENGINES
 from ..losses import Loss
@@ -51,7 +52,11 @@ def check_arguments(loss: Any, featurizer: Any, n_learners: Any, engine: Any, ca
 
 
 def check_engine(engine: str, mesh: Any) -> None:
-    """Raise ``ValueError`` if several devices are asked for where there is only one."""
+    """Raise ``ValueError`` if several devices are asked for where there is only one, or C where there is none."""
+    if engine == "native" and not native.is_available():
+        raise ValueError(
+            "engine='native' needs vpboost's C part, which was not built here; use 'auto', 'xla' or 'numpy'"
+        )
     if mesh is not None and engine != "xla":
         raise ValueError(f"devices go with engine='xla', got engine={engine!r}")
 

@@ -209,8 +209,7 @@ def train(
     Its weights are those of the last step: the solve at the end is left to :func:`solve_at_end`.
     """
     arrays, structure = eqx.partition(featurizers, eqx.is_array)
-    for_theta = majorised(derivatives) if training.majorant else derivatives
-    for_theta = compress(sketch_key(key), for_theta, training.sketch)
+    for_theta = seen_by_theta(key, derivatives, training)
 
     def one(key: PRNGKeyArray, arrays: Any) -> tuple[Any, Array, Array]:
         featurizer, weights, trace = descend(key, eqx.combine(arrays, structure), x, for_theta, reg, training)
@@ -234,6 +233,12 @@ def train(
         best = jnp.argmin(jnp.where(jnp.isnan(final), jnp.inf, final))
         arrays, *rest = jax.tree.map(lambda leaf: leaf[best], population)
     return Trained(eqx.combine(arrays, structure), *rest)
+
+
+def seen_by_theta(key: PRNGKeyArray, derivatives: Derivatives, training: Training) -> Derivatives:
+    """Return the derivatives that θ is trained on."""
+    given = majorised(derivatives) if training.majorant else derivatives
+    return compress(sketch_key(key), given, training.sketch)
 
 
 def sketch_key(key: PRNGKeyArray) -> PRNGKeyArray:
@@ -323,6 +328,13 @@ def until_stalled(step: Callable, carry: tuple, series: Any, tol: Array | float)
     return carry, trace
 
 
+def blocks_of_batch(training: Training, n_blocks: int, block_rows: int) -> int | None:
+    """Return the number of blocks that a step sees; None for all of them."""
+    if training.batch_size is None or training.batch_size >= n_blocks * block_rows:
+        return None
+    return min(max(round(training.batch_size / block_rows), 1), n_blocks)
+
+
 def batches(key: PRNGKeyArray, x: Array, derivatives: Derivatives, training: Training) -> Callable:
     """Return the function of k that gives the rows of step k: all of them, or random blocks.
 
@@ -330,9 +342,9 @@ def batches(key: PRNGKeyArray, x: Array, derivatives: Derivatives, training: Tra
     joined to one block, if not too long and all on one device; the weights of a batch sum to one.
     """
     n_blocks, block_rows = derivatives.weight.shape
-    if training.batch_size is None or training.batch_size >= n_blocks * block_rows:
+    n = blocks_of_batch(training, n_blocks, block_rows)
+    if n is None:
         return lambda k: (x, derivatives)
-    n = min(max(round(training.batch_size / block_rows), 1), n_blocks)
     joins = n * block_rows <= rows_per_block(x.dtype) and not n_devices()
     masses = known_everywhere(block_map(jnp.sum, derivatives.weight)) if n_devices() else None
 

@@ -90,8 +90,8 @@ def check_supported(estimator: Any) -> None:
     """Raise ``ValueError`` if a setting cannot be had with several processes."""
     if estimator.warm_start:
         raise ValueError("warm_start=True is not for fits by several processes; use Checkpoint and resume_from")
-    if estimator.engine == "numpy":
-        raise ValueError("engine='numpy' is for one process; leave engine 'auto'")
+    if estimator.engine in ("numpy", "native"):
+        raise ValueError(f"engine={estimator.engine!r} is for one process; leave engine 'auto'")
     if estimator.refit_full is True:
         raise ValueError("refit_full=True is not for fits by several processes; leave it 'auto'")
 

@@ -1,4 +1,4 @@
-"""The choice of a backend: XLA, which compiles a program first, or NumPy, which begins at once."""
+"""The choice of a backend: XLA, which compiles a program first, NumPy, which begins at once, or C for learners."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -19,7 +19,9 @@ from .elementwise import UnknownOperationError
 from .numpy_program import Program
 from .shapes import as_plain, is_key
 
-ENGINES = "xla", "numpy"
+ENGINES = "xla", "numpy", "native"
+#: Numbers that a program works on, at the most, to be carried out by NumPy where learners are trained by C.
+FEW_NUMBERS = 3_000_000
 #: Numbers that a program works on, at the most, to be compiled quickly if it runs once a stage only.
 ONCE_A_STAGE = 150_000
 #: Programs kept for NumPy, at the most.
@@ -38,13 +40,18 @@ def using(engine: str) -> Iterator[None]:
     """
     token = _engine.set(engine)
     try:
-        if engine == "numpy":
+        if engine != "xla":
             with single_threaded, np.errstate(all="ignore"):
                 yield
         else:
             yield
     finally:
         _engine.reset(token)
+
+
+def is_native() -> bool:
+    """Say whether learners are trained by C, if it knows their kind."""
+    return _engine.get() == "native"
 
 
 def block_unit(engine: str) -> int | None:
@@ -65,7 +72,8 @@ def program(function: Callable, quick: float = 0) -> Callable:
 
     @wraps(function)
     def run(*args: Any) -> Any:
-        if _engine.get() == "numpy":
+        engine = _engine.get()
+        if engine == "numpy" or (engine == "native" and n_numbers(args) <= FEW_NUMBERS):
             interpreted = _interpreted(function, args)
             if interpreted is not None:
                 try:

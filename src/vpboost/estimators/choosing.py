@@ -17,7 +17,17 @@ from ..tables.rows import take
 from .checks import Checks
 from .metrics import Score, score_function
 from .parts import Part, hold_out
-from .plan import FitPlan, chains_of, engine_of, learner_factory, rate_of, stopping_of, training_of, trust_region_of
+from .plan import (
+    FitPlan,
+    chains_of,
+    engine_of,
+    learner_factory,
+    rate_of,
+    stopping_of,
+    suits_native,
+    training_of,
+    trust_region_of,
+)
 from .portfolio import (
     CLEARLY,
     LEAST_ROWS,
@@ -89,12 +99,13 @@ class Choosing(Checks):
         n_outputs = loss.n_outputs(train.scaled)
         coupled = loss.couples_outputs and n_outputs > 1
         metric = score_function(self.eval_metric, self._is_classifier)
+        engine = engine_of(self, profile, (train.n_learnt, *np.shape(train.inputs)[1:]), coupled)
         return FitPlan(
             *(profile, loss, self.target_scaler_, encoder),
             factory=learner_factory(self, train.n_rows, profile, encoder.sources_),
             training=training_of(self, profile, train.n_learnt, n_outputs, coupled),
             trust_region=trust_region_of(self, profile, rate),
-            engine=engine_of(self, profile, (train.n_learnt, *np.shape(train.inputs)[1:]), coupled),
+            engine="native" if suits_native(self, profile, loss, train) else engine,
             dtype=profile.dtype,
             eval_metric=self.eval_metric,
             metric=None if metric is None else partial(self._score, metric),

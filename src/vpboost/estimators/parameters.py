@@ -90,11 +90,13 @@ PARAMETERS = """Parameters
         Seed of everything random, from 0 to 2**32 - 1.
     dtype : {{"auto", "float32", "float64"}}, default="auto"
         Precision of the computation. "auto" is single precision, and double where that wins the race.
-    engine : {{"auto", "xla", "numpy"}}, default="auto"
-        The backend. XLA compiles programs for the shapes of the data first, which takes seconds once a process,
-        and is then about twice as fast as NumPy, which begins at once. "auto" is "numpy" for tables where training
-        rows × ``max_steps`` is at most 150,000 (up to 3,000 rows with the default), 30,000 (1,000 rows) with several
-        classes or another loss that couples outputs, else "xla": choose that for many fits of small tables.
+    engine : {{"auto", "native", "xla", "numpy"}}, default="auto"
+        The backend. "native" trains learners by C; it knows :class:`vpboost.MLP` with tanh, silu or relu, and losses of
+        one output, squared error, and cross-entropies; what it does not know goes to the others. XLA compiles programs
+        for the shapes of the data first, which takes seconds once a process, and is then about twice as fast as NumPy,
+        which begins at once. "auto" is "native" where it suits and was built (it needs a C compiler when vpboost is
+        installed from source), else "numpy" for tables where training rows × ``max_steps`` is at most 150,000 (30,000
+        for losses that couple outputs), else "xla".
     devices : None, "all", int or list of jax.Device, default=None
         The devices over which the rows of a fit are shared out: all that JAX sees, so many, or these; None is one. The
         bits of the model are the same for 1, 2, 4, 8 and 16 of them. For rows that several processes hold, see

@@ -13,7 +13,9 @@ from ..checks import plain_number
 from ..core.trust_region import TrustRegion
 from ..core.weak_learner import Training
 from ..featurizers import Factory, SomeColumns, named_factory, takes
-from ..losses import Loss
+from ..losses import Loss, MulticlassCrossEntropy, SquaredError
+from ..native import ACTIVATIONS as NATIVE_ACTIVATIONS
+from ..native import is_available as native_is_available
 from ..tables.encoder import InputEncoder
 from ..tables.scaling import TargetScaler
 from .parts import Part
@@ -85,7 +87,7 @@ def parameters_of(settings: Any, *names: str) -> dict[str, Any]:
 
 
 def engine_of(settings: Any, profile: Profile, shape: tuple[int, ...], coupled: bool) -> str:
-    """Return the backend: NumPy where training is so short that compilation would take longer."""
+    """Return the backend but for C: NumPy where training is so short that compilation would take longer."""
     if settings.engine != "auto":
         return settings.engine
     if settings.devices is not None:
@@ -95,6 +97,16 @@ def engine_of(settings: Any, profile: Profile, shape: tuple[int, ...], coupled: 
     if steps >= MANY_STEPS:
         most = min(most, SHORT_IF_MANY)
     return "numpy" if len(shape) == 2 and shape[0] * steps <= most else "xla"
+
+
+def suits_native(settings: Any, profile: Profile, loss: Loss, train: Part) -> bool:
+    """Say whether learners are left to C: it is there, and they are of the kind that it trains (see ``core.dense``)."""
+    if settings.engine != "auto" or settings.devices is not None or not native_is_available():
+        return False
+    plain = (settings.method, settings.optimizer, settings.candidates, settings.tol) == ("vp", "adam", 1, None)
+    dense = settings.featurizer == "mlp" and (settings.activation or profile.activation or "tanh") in NATIVE_ACTIVATIONS
+    alike = isinstance(loss, SquaredError | MulticlassCrossEntropy) or loss.n_outputs(train.scaled) == 1
+    return plain and dense and alike and train.slopes is None and len(np.shape(train.inputs)) == 2
 
 
 def chains_of(profile: Profile, shape: tuple[int, ...], validated: bool, classes: bool = False) -> int:

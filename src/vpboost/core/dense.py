@@ -1,0 +1,147 @@
+"""Weak learners that are networks of dense layers, trained by C where that is the backend (see :mod:`vpboost.native`).
+
+What most fits train is of one kind: dense layers, variable projection at every step, Adam, curvatures that are
+multiples of the identity. For those, :mod:`vpboost.core.weak_learner`'s loop exists in C, which is faster.
+"""
+
+from functools import partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PRNGKeyArray
+
+from .. import native
+from ..engine import is_array, is_native, program
+from ..featurizers import MLP, SomeColumns, WithBias
+from ..featurizers.activations import Activation
+from ..losses.curvature import Diagonal, ScaledIdentity
+from ..numerics.blocks import draw_blocks
+from .reduced import Derivatives
+from .weak_learner import TINY, Trained, Training, blocks_of_batch, seen_by_theta, train
+
+
+def train_learner(
+    key: PRNGKeyArray, featurizers: Any, x: Array, derivatives: Derivatives, reg: Array, training: Training
+) -> Trained:
+    """Do what :func:`vpboost.core.weak_learner.train` does, by C if that is the backend and knows such learners."""
+    if is_native() and is_plain(training) and is_dense(featurizers) and x.ndim == 3:
+        gradient, curvature = weighted(key, derivatives, training)
+        if curvature is not None:
+            return train_dense(key, featurizers, x, derivatives, (gradient, curvature), reg, training)
+    return train(key, featurizers, x, derivatives, reg, training)
+
+
+def is_plain(training: Training) -> bool:
+    """Say whether training is of the kind that C knows."""
+    return (training.method, training.optimizer, training.candidates, training.tol) == ("vp", "adam", 1, None)
+
+
+def is_dense(featurizer: Any) -> bool:
+    """Say whether a featurizer is a network that C knows, with a constant feature."""
+    if not isinstance(featurizer, WithBias):
+        return False
+    network = network_of(featurizer)
+    known = (
+        isinstance(getattr(network, "activation", None), Activation) and network.activation.name in native.ACTIVATIONS
+    )
+    return known and type(network) is MLP and not any(leaf is None for leaf in parameters_of(featurizer))
+
+
+@partial(program, quick=np.inf)
+def weighted(key: PRNGKeyArray, derivatives: Derivatives, training: Training) -> tuple[Array, Array | None]:
+    """Return ω g, rows last, and ω s of what θ is trained on; None if H_i is not s_i I."""
+    seen = seen_by_theta(key, derivatives, training)
+    gradient, curvature = jnp.moveaxis(seen.weight[..., None] * seen.gradient, -1, -2), seen.curvature
+    if isinstance(curvature, ScaledIdentity):
+        return gradient, seen.weight * curvature.scale
+    if isinstance(curvature, Diagonal) and gradient.shape[-2] == 1:
+        return gradient, seen.weight * curvature.entries[..., 0]
+    return gradient, None
+
+
+@partial(program, quick=np.inf)
+def drawn(key: PRNGKeyArray, n: int, n_blocks: int, n_steps: int) -> Array:
+    """Return the blocks of each step's batch, those that :func:`vpboost.core.weak_learner.descend` draws."""
+    key, _ = jax.random.split(jax.random.split(key, 1)[0])
+    return jax.vmap(lambda k: draw_blocks(jax.random.fold_in(key, k), n, n_blocks))(jnp.arange(n_steps))
+
+
+def train_dense(
+    key: PRNGKeyArray,
+    featurizers: Any,
+    x: Array,
+    derivatives: Derivatives,
+    of_theta: tuple[Array, Array],
+    reg: Array,
+    training: Training,
+) -> Trained:
+    """Train the one featurizer of a population by C; ``of_theta`` are ω g and ω s."""
+    featurizer = jax.tree.map(lambda leaf: leaf[0] if is_array(leaf) else leaf, featurizers)
+    leaves = [np.asarray(leaf) for leaf in parameters_of(featurizer)]
+    inputs, hidden = inputs_of(featurizer, np.asarray(x), bool(training.reg_theta))
+    moving = [leaves[0] if hidden is None else leaves[0][:, ~hidden], *leaves[1:]]
+    theta = np.concatenate([leaf.ravel() for leaf in moving])
+    sizes = inputs.shape[1], *(len(bias) for bias in leaves[1::2])
+    activation = network_of(featurizer).activation.name
+    gradient, curvature = (np.ascontiguousarray(array) for array in of_theta)
+    dense = native.Dense(sizes, activation, theta, np.ascontiguousarray(inputs), gradient, curvature)
+    trace = native.train(dense, descent_of(key, np.asarray(derivatives.weight), reg, training))
+
+    ends = np.cumsum([leaf.size for leaf in moving])[:-1]
+    found = [part.reshape(leaf.shape) for part, leaf in zip(np.split(theta, ends), moving, strict=True)]
+    if hidden is not None:
+        found[0], moved = leaves[0].copy(), found[0]
+        found[0][:, ~hidden] = moved
+    weights = np.zeros((sizes[-1] + 1, derivatives.gradient.shape[-1]), theta.dtype)  # only a first guess
+    made: Any = weights, trace  # of NumPy, as all that goes on there
+    return Trained(eqx.tree_at(parameters_of, featurizer, found), *made)
+
+
+def network_of(featurizer: Any) -> Any:
+    """Return the network within a featurizer."""
+    inner = featurizer.featurizer
+    return inner.featurizer if isinstance(inner, SomeColumns) else inner
+
+
+def parameters_of(featurizer: Any) -> list[Any]:
+    """Return weights and biases of a featurizer's network, layer by layer."""
+    return [leaf for layer in network_of(featurizer).layers for leaf in (layer.weight, layer.bias)]
+
+
+def inputs_of(featurizer: Any, x: np.ndarray, decays: bool) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return the inputs that a network sees, and which columns are hidden from it, and left out, if any are.
+
+    Weights of hidden columns do not move, unless those of all columns decay.
+    """
+    if not isinstance(featurizer.featurizer, SomeColumns):
+        return x, None
+    seen = np.asarray(featurizer.featurizer.seen)
+    if seen.all():
+        return x, None
+    scale = (1 / np.sqrt(np.mean(seen))).astype(x.dtype)
+    if decays:
+        return x * np.where(seen, scale, 0).astype(x.dtype)[:, None], None
+    return x[:, seen] * scale, ~seen
+
+
+def descent_of(key: PRNGKeyArray, weight: np.ndarray, reg: Array, training: Training) -> native.Descent:
+    """Return the steps to take on rows of these weights."""
+    n_blocks, block_rows = weight.shape
+    n, steps = blocks_of_batch(training, n_blocks, block_rows), training.max_steps
+    chosen, factors = None, np.ones(steps)
+    if n is not None:
+        chosen = np.asarray(drawn(key, n, n_blocks, steps)).astype(np.int64)
+        masses = weight.sum(axis=1, dtype=np.float64)[chosen].sum(axis=1)
+        factors = 1 / np.maximum(masses, np.finfo(weight.dtype).tiny)
+    sizes = np.asarray(step_sizes(training), np.float64)
+    damping = TINY if weight.dtype == np.float64 else 1e-8
+    return native.Descent(sizes, factors, chosen, float(reg), float(training.reg_theta), damping)
+
+
+@partial(program, quick=np.inf)
+def step_sizes(training: Training) -> Array:
+    """Return the factors on the optimiser's directions."""
+    return training.step_sizes()

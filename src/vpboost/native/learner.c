@@ -1,0 +1,532 @@
+/* Trains a network of dense layers by variable projection: the loop of Algorithm 1, for the learners that most fits have.
+ *
+ * A step is that of vpboost.core.objective.value_and_slopes where curvatures are multiples of the identity, H_i = s_i I,
+ * followed by one of Adam; tests hold both against each other. Two passes over the rows: the first computes features z
+ * and adds up g = sum w z g' and H = sum w s z z', which give the linear weights W; the second adds up the slopes by theta.
+ *
+ * Rows lie last, in blocks of a multiple of 32. They are worked on in tiles, which stay in the cache, and tiles are dealt
+ * out to shares, whose sums are added up in order: results do not depend on the number of threads.
+ *
+ * This file is compiled for each precision and for vectors of some sizes (see hatch_build.py):
+ * REAL, REAL_BITS  the numbers;  BYTES  of a vector;  NAME  of the function.
+ */
+#include <math.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LANES (BYTES / (REAL_BITS / 8))
+/* Units and vectors of rows of which a product is computed at once, and the same of sums over rows: as many as there are
+ * registers for. */
+#define UNITS (BYTES == 64 ? 8 : 4)
+#define VECTORS 2
+#define LEFT (BYTES == 64 ? 4 : 2)
+#define RIGHT 4
+#define TILE 512
+#define SHARES 16
+#define DOUBLE (REAL_BITS == 64)
+
+enum { TANH, SILU, RELU };
+
+typedef struct {
+    int64_t n_blocks, block_rows;
+    int64_t n_layers, n_outputs, n_steps;
+    int64_t n_batch; /* blocks of rows at every step; 0 for all of them */
+    int64_t activation, n_threads;
+    double reg, reg_theta, damping; /* lambda_w, lambda_theta, what Adam adds to the size of slopes */
+    const int64_t *sizes;           /* of the inputs, then of each layer */
+    const int64_t *chosen;          /* n_steps x n_batch numbers of blocks */
+    const double *factors;          /* n_steps: one over the weight of the rows */
+    const double *step_sizes;       /* n_steps, with their sign */
+    const REAL *x;                  /* n_blocks x inputs x block_rows */
+    const REAL *gradient;           /* n_blocks x n_outputs x block_rows: w g */
+    const REAL *curvature;          /* n_blocks x block_rows: w s */
+    REAL *theta;                    /* weights and biases, layer by layer: from first guess to result */
+    REAL *trace;                    /* n_steps: the objective */
+} Task;
+
+typedef REAL vec __attribute__((vector_size(BYTES), aligned(REAL_BITS / 8), may_alias));
+#if DOUBLE
+typedef int64_t whole __attribute__((vector_size(BYTES)));
+#define MANTISSA 52
+#else
+typedef int32_t whole __attribute__((vector_size(BYTES)));
+#define MANTISSA 23
+#endif
+#define INLINE static inline __attribute__((always_inline))
+
+INLINE vec load(const REAL *p) { return *(const vec *)p; }
+INLINE void store(REAL *p, vec v) { *(vec *)p = v; }
+INLINE vec all(REAL a) { return a - (vec){0}; }
+INLINE vec choose(whole which, vec a, vec b) { return (vec)((which & (whole)a) | (~which & (whole)b)); }
+
+#if LANES == 16
+#define EVEN 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30
+#define ODD 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31
+#elif LANES == 8
+#define EVEN 0, 2, 4, 6, 8, 10, 12, 14
+#define ODD 1, 3, 5, 7, 9, 11, 13, 15
+#elif LANES == 4
+#define EVEN 0, 2, 4, 6
+#define ODD 1, 3, 5, 7
+#else
+#define EVEN 0, 2
+#define ODD 1, 3
+#endif
+
+/* Returns the sums of the lanes of as many vectors as each has lanes, in their order. */
+INLINE vec lane_sums(vec *v) {
+    for (int m = LANES / 2; m; m /= 2)
+        for (int i = 0; i < m; i++)
+            v[i] = __builtin_shufflevector(v[2 * i], v[2 * i + 1], EVEN) +
+                   __builtin_shufflevector(v[2 * i], v[2 * i + 1], ODD);
+    return v[0];
+}
+
+INLINE REAL sum_of(vec v) {
+    REAL parts[LANES];
+    store(parts, v);
+    for (int half = LANES / 2; half; half /= 2)
+        for (int i = 0; i < half; i++) parts[i] += parts[i + half];
+    return parts[0];
+}
+
+/* ---- products ---------------------------------------------------------------------------------------------------- */
+
+/* A matrix whose rows, of so many numbers, are a stride apart. */
+typedef struct {
+    REAL *at;
+    int64_t stride;
+} Rows;
+
+INLINE void product_of(int n_units, Rows in, const REAL *weights, const REAL *bias, int64_t n_in, Rows out) {
+    vec sums[UNITS][VECTORS];
+    for (int j = 0; j < n_units; j++)
+        for (int r = 0; r < VECTORS; r++) sums[j][r] = all(bias ? bias[j] : 0);
+    for (int64_t i = 0; i < n_in; i++) {
+        vec x[VECTORS];
+        for (int r = 0; r < VECTORS; r++) x[r] = load(in.at + i * in.stride + r * LANES);
+        for (int j = 0; j < n_units; j++)
+            for (int r = 0; r < VECTORS; r++) sums[j][r] += weights[j * n_in + i] * x[r];
+    }
+    for (int j = 0; j < n_units; j++)
+        for (int r = 0; r < VECTORS; r++) store(out.at + j * out.stride + r * LANES, sums[j][r]);
+}
+
+/* out[j] = bias[j] + sum over i of weights[j][i] in[i] */
+static void product(Rows in, const REAL *weights, const REAL *bias, int64_t n_in, int64_t n_out, int64_t rows, Rows out) {
+    for (int64_t r = 0; r < rows; r += VECTORS * LANES) {
+        Rows from = {in.at + r, in.stride}, to = {out.at + r, out.stride};
+        for (int64_t j = 0; j < n_out;) {
+            const REAL *b = bias ? bias + j : 0;
+            if (j + UNITS <= n_out) {
+                product_of(UNITS, from, weights + j * n_in, b, n_in, to);
+                j += UNITS, to.at += UNITS * to.stride;
+            } else {
+                product_of(1, from, weights + j * n_in, b, n_in, to);
+                j++, to.at += to.stride;
+            }
+        }
+    }
+}
+
+INLINE void outer_of(int n_left, int n_right, Rows left, Rows right, int64_t rows, REAL *sums, int64_t stride) {
+    vec totals[LEFT * RIGHT + LANES];
+    const int n = n_left * n_right;
+    for (int i = 0; i < n; i++) totals[i] = (vec){0};
+    for (int64_t r = 0; r < rows; r += LANES) {
+        vec a[LEFT], b[RIGHT];
+        for (int j = 0; j < n_left; j++) a[j] = load(left.at + j * left.stride + r);
+        for (int i = 0; i < n_right; i++) b[i] = load(right.at + i * right.stride + r);
+        for (int j = 0; j < n_left; j++)
+            for (int i = 0; i < n_right; i++) totals[j * n_right + i] += a[j] * b[i];
+    }
+    REAL found[LEFT * RIGHT];
+    if (n % LANES == 0)
+        for (int i = 0; i < n; i += LANES) store(found + i, lane_sums(totals + i));
+    else
+        for (int i = 0; i < n; i++) found[i] = sum_of(totals[i]);
+    for (int j = 0; j < n_left; j++)
+        for (int i = 0; i < n_right; i++) sums[j * stride + i] += found[j * n_right + i];
+}
+
+INLINE void outer_row(int n_left, Rows left, Rows right, int64_t from, int64_t n_right, int64_t rows, REAL *sums) {
+    int64_t i = from;
+    for (; i + RIGHT <= n_right; i += RIGHT)
+        outer_of(n_left, RIGHT, left, (Rows){right.at + i * right.stride, right.stride}, rows, sums + i, n_right);
+    for (; i < n_right; i++)
+        outer_of(n_left, 1, left, (Rows){right.at + i * right.stride, right.stride}, rows, sums + i, n_right);
+}
+
+/* sums[j][i] += sum over rows of left[j] right[i]; of a symmetric one, the upper triangle and perhaps some more */
+static void outer(Rows left, int64_t n_left, Rows right, int64_t n_right, int64_t rows, REAL *sums, int symmetric) {
+    for (int64_t j = 0; j < n_left;) {
+        const int64_t from = symmetric ? j : 0;
+        Rows mine = {left.at + j * left.stride, left.stride};
+        if (j + LEFT <= n_left) {
+            outer_row(LEFT, mine, right, from, n_right, rows, sums + j * n_right);
+            j += LEFT;
+        } else {
+            outer_row(1, mine, right, from, n_right, rows, sums + j * n_right);
+            j++;
+        }
+    }
+}
+
+/* ---- activations ------------------------------------------------------------------------------------------------- */
+
+/* The exponential function, to a few units in the last place, of numbers that are kept from over- and underflow. */
+INLINE vec exponential(vec x) {
+    const REAL most = DOUBLE ? 708 : 87, shift = DOUBLE ? 6755399441055744.0 : 12582912.0; /* rounds to whole numbers */
+    x = choose(x > most, all(most), x);
+    x = choose(x < -most, all(-most), x);
+    vec n = x * (REAL)1.4426950408889634 + shift - shift, r, p; /* x = n log 2 + r */
+#if DOUBLE
+    r = x - n * 6.93147180369123816490e-01 - n * 1.90821492927058770002e-10;
+    p = all(1.0 / 6227020800);
+    static const double taylor[] = {1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880, 1.0 / 40320, 1.0 / 5040,
+                                    1.0 / 720,       1.0 / 120,      1.0 / 24,      1.0 / 6,      1.0 / 2,     1, 1};
+#else
+    r = x - n * 0.693359375f + n * 2.12194440e-4f;
+    p = all(1.0f / 5040);
+    static const float taylor[] = {1.0f / 720, 1.0f / 120, 1.0f / 24, 1.0f / 6, 1.0f / 2, 1, 1};
+#endif
+    for (unsigned i = 0; i < sizeof taylor / sizeof *taylor; i++) p = p * r + taylor[i];
+    return (vec)((whole)p + ((whole)(n + shift) << MANTISSA)); /* times two to the power of n */
+}
+
+/* Replaces values by their activation; where its slope does not follow from that, it is kept. */
+static void activate(REAL *values, REAL *slopes, int64_t rows, int64_t activation) {
+    for (int64_t r = 0; r < rows; r += LANES) {
+        vec a = load(values + r);
+        if (activation == TANH) {
+            store(values + r, 1 - 2 / (1 + exponential(2 * a)));
+        } else if (activation == SILU) {
+            vec s = 1 / (1 + exponential(-a));
+            store(values + r, a * s);
+            store(slopes + r, s * (1 + a * (1 - s)));
+        } else {
+            store(values + r, choose(a < 0, all(0), a));
+        }
+    }
+}
+
+/* Multiplies by the slope of the activation; returns the sum over rows. */
+static REAL through_activation(REAL *by, const REAL *values, const REAL *slopes, int64_t rows, int64_t activation) {
+    vec total = {0};
+    for (int64_t r = 0; r < rows; r += LANES) {
+        vec z = load(values + r), d = load(by + r);
+        if (activation == TANH)
+            d = d * (1 - z * z);
+        else if (activation == SILU)
+            d = d * load(slopes + r);
+        else
+            d = choose(z > 0, d, all(0));
+        store(by + r, d);
+        total += d;
+    }
+    return sum_of(total);
+}
+
+/* ---- the reduced problem ----------------------------------------------------------------------------------------- */
+
+/* Factors the matrix plus reg times the identity, its diagonal scaled to one; reads the upper triangle. Where rounding has made it
+ * indefinite, ever more is added to the diagonal. */
+static void factorise(const double *matrix, int64_t n, double reg, double *factor, double *scale) {
+    const double tiny = DOUBLE ? 2.3e-308 : 1.2e-38, eps = DOUBLE ? 2.220446049250313e-16 : 1.1920929e-07;
+    for (int64_t i = 0; i < n; i++) scale[i] = 1 / sqrt(fmax(matrix[i * n + i] + reg, tiny));
+    int sound = 0;
+    for (double jitter = 0; !sound && jitter < 1; jitter = fmax(10 * jitter, n * eps)) {
+        sound = 1;
+        for (int64_t i = 0; i < n && sound; i++)
+            for (int64_t j = 0; j <= i; j++) {
+                double s = scale[i] * scale[j] * (matrix[j * n + i] + (i == j ? reg : 0)) + (i == j ? jitter : 0);
+                for (int64_t k = 0; k < j; k++) s -= factor[i * n + k] * factor[j * n + k];
+                sound = i != j || s > 0;
+                factor[i * n + j] = i == j ? sqrt(s) : s / factor[j * n + j];
+            }
+    }
+}
+
+/* Replaces right-hand sides by minus the solution, with what factorise has left. */
+static void solve(const double *factor, const double *scale, int64_t n, int64_t n_right, double *right) {
+    for (int64_t c = 0; c < n_right; c++) {
+        double *x = right + c;
+        for (int64_t i = 0; i < n; i++) {
+            double s = -scale[i] * x[i * n_right];
+            for (int64_t k = 0; k < i; k++) s -= factor[i * n + k] * x[k * n_right];
+            x[i * n_right] = s / factor[i * n + i];
+        }
+        for (int64_t i = n - 1; i >= 0; i--) {
+            double s = x[i * n_right];
+            for (int64_t k = i + 1; k < n; k++) s -= factor[k * n + i] * x[k * n_right];
+            x[i * n_right] = s / factor[i * n + i];
+        }
+        for (int64_t i = 0; i < n; i++) x[i * n_right] *= scale[i];
+    }
+}
+
+/* ---- a step ------------------------------------------------------------------------------------------------------ */
+
+typedef struct {
+    const Task *task;
+    int64_t n, n_features; /* features with and without the constant one */
+    int64_t n_theta, n_units, widest, n_tiles, tiles_of_block, n_shares, n_sums, n_scratch;
+    REAL *values, *slopes;  /* of all units, tile by tile; then the constant feature */
+    REAL *scratch, *sums;   /* of each share */
+    REAL *turned;           /* theta, weights by input instead of by unit */
+    REAL *first, *second;   /* Adam's moments */
+    REAL *weights, *by_output; /* W, and W turned */
+    double *hessian, *factor, *scale, *solution;
+    double penalty, power[2];
+    int64_t waiting, turn;
+    pthread_mutex_t lock;
+    pthread_cond_t everyone;
+} Room;
+
+typedef struct {
+    int64_t rows, stride;
+    Rows x, gradient;
+    const REAL *curvature;
+    REAL *values, *slopes;
+} Tile;
+
+static Tile tile_of(const Room *room, int64_t step, int64_t i) {
+    const Task *t = room->task;
+    const int64_t of_step = i / room->tiles_of_block, from = i % room->tiles_of_block * TILE, rows = t->block_rows;
+    const int64_t block = t->n_batch ? t->chosen[step * t->n_batch + of_step] : of_step;
+    const int64_t place = i * room->n_units * TILE;
+    return (Tile){
+        .rows = rows - from < TILE ? rows - from : TILE,
+        .x = {(REAL *)t->x + block * t->sizes[0] * rows + from, rows},
+        .gradient = {(REAL *)t->gradient + block * t->n_outputs * rows + from, rows},
+        .curvature = t->curvature + block * rows + from,
+        .values = room->values + place,
+        .slopes = t->activation == SILU ? room->slopes + place : room->values,
+    };
+}
+
+/* Features of a share's rows, and its parts of H and g. */
+static void forward(Room *room, int64_t step, int64_t share) {
+    const Task *t = room->task;
+    const int64_t n = room->n, K = t->n_outputs;
+    REAL *sums = room->sums + share * room->n_sums;
+    Rows scaled = {room->scratch + share * room->n_scratch, TILE};
+    memset(sums, 0, (n * n + n * K) * sizeof(REAL));
+    for (int64_t i = share * room->n_tiles / room->n_shares; i < (share + 1) * room->n_tiles / room->n_shares; i++) {
+        Tile tile = tile_of(room, step, i);
+        Rows in = tile.x, out = {tile.values, TILE};
+        REAL *slopes = tile.slopes;
+        const REAL *theta = t->theta;
+        for (int64_t l = 0; l < t->n_layers; l++) {
+            const int64_t a = t->sizes[l], m = t->sizes[l + 1];
+            product(in, theta, theta + m * a, a, m, tile.rows, out);
+            for (int64_t j = 0; j < m; j++)
+                activate(out.at + j * TILE, slopes + j * TILE, tile.rows, t->activation);
+            in = out, out.at += m * TILE, slopes += m * TILE, theta += m * (a + 1);
+        }
+        for (int64_t j = 0; j < n; j++)
+            for (int64_t r = 0; r < tile.rows; r += LANES)
+                store(scaled.at + j * TILE + r, load(in.at + j * TILE + r) * load(tile.curvature + r));
+        outer(scaled, n, in, n, tile.rows, sums, 1);
+        outer(in, n, tile.gradient, K, tile.rows, sums + n * n, 0);
+    }
+}
+
+static double over_shares(const Room *room, int64_t i) {
+    double total = 0;
+    for (int64_t share = 0; share < room->n_shares; share++) total += room->sums[share * room->n_sums + i];
+    return total;
+}
+
+/* W = -(H + reg I)^-1 g, zero if that is not finite. */
+static void solve_reduced(Room *room, int64_t step) {
+    const Task *t = room->task;
+    const int64_t n = room->n, K = t->n_outputs;
+    for (int64_t i = 0; i < n * n; i++) room->hessian[i] = t->factors[step] * over_shares(room, i);
+    for (int64_t i = 0; i < n * K; i++) room->solution[i] = t->factors[step] * over_shares(room, n * n + i);
+    factorise(room->hessian, n, t->reg, room->factor, room->scale);
+    solve(room->factor, room->scale, n, K, room->solution);
+    int finite = 1;
+    for (int64_t i = 0; i < n * K; i++) finite &= isfinite((REAL)room->solution[i]) != 0;
+    room->penalty = 0;
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t k = 0; k < K; k++) {
+            const double w = finite ? room->solution[i * K + k] : 0;
+            room->weights[i * K + k] = room->by_output[k * n + i] = (REAL)w;
+            room->penalty += t->reg * w * w;
+        }
+    for (int64_t l = 0, at = 0; l < t->n_layers; at += t->sizes[l + 1] * (t->sizes[l] + 1), l++)
+        for (int64_t j = 0; j < t->sizes[l + 1]; j++)
+            for (int64_t i = 0; i < t->sizes[l]; i++)
+                room->turned[at + i * t->sizes[l + 1] + j] = t->theta[at + j * t->sizes[l] + i];
+}
+
+/* A share's parts of the slopes of Q by theta, and of Q. */
+static void backward(Room *room, int64_t step, int64_t share) {
+    const Task *t = room->task;
+    const int64_t n = room->n, K = t->n_outputs;
+    REAL *sums = room->sums + share * room->n_sums, *scratch = room->scratch + share * room->n_scratch;
+    Rows u = {scratch + 2 * room->widest * TILE, TILE};
+    vec value = {0};
+    memset(sums, 0, (room->n_theta + 1) * sizeof(REAL));
+    for (int64_t i = share * room->n_tiles / room->n_shares; i < (share + 1) * room->n_tiles / room->n_shares; i++) {
+        Tile tile = tile_of(room, step, i);
+        int64_t unit = room->n_units - n, end = room->n_theta;
+        Rows by = {scratch, TILE}, next = {scratch + room->widest * TILE, TILE};
+        product((Rows){tile.values + unit * TILE, TILE}, room->by_output, 0, n, K, tile.rows, u);
+        for (int64_t k = 0; k < K; k++)
+            for (int64_t r = 0; r < tile.rows; r += LANES) {
+                vec g = load(tile.gradient.at + k * tile.gradient.stride + r), step_of_k = load(u.at + k * TILE + r);
+                vec slope = g + load(tile.curvature + r) * step_of_k;
+                value += step_of_k * (g + slope);
+                store(u.at + k * TILE + r, slope);
+            }
+        product(u, room->weights, 0, K, room->n_features, tile.rows, by);
+        for (int64_t l = t->n_layers - 1; l >= 0; l--) {
+            const int64_t a = t->sizes[l], m = t->sizes[l + 1];
+            end -= m * (a + 1);
+            for (int64_t j = 0; j < m; j++) {
+                const int64_t place = (unit + j) * TILE;
+                sums[end + m * a + j] += through_activation(by.at + j * TILE, tile.values + place,
+                                                            tile.slopes + place, tile.rows, t->activation);
+            }
+            unit -= l ? a : 0;
+            Rows in = {tile.values + unit * TILE, TILE};
+            outer(by, m, l ? in : tile.x, a, tile.rows, sums + end, 0);
+            if (l) {
+                product(by, room->turned + end, 0, m, a, tile.rows, next);
+                Rows other = by;
+                by = next, next = other;
+            }
+        }
+    }
+    sums[room->n_theta] = sum_of(value);
+}
+
+/* A step of Adam. */
+static void move(Room *room, int64_t step) {
+    const Task *t = room->task;
+    const REAL decay[2] = {(REAL)0.9, (REAL)0.999}, size = (REAL)t->step_sizes[step], damping = (REAL)t->damping;
+    double squares = 0;
+    room->power[0] *= 0.9, room->power[1] *= 0.999;
+    const REAL correct[2] = {(REAL)(1 / (1 - room->power[0])), (REAL)(1 / (1 - room->power[1]))};
+    for (int64_t i = 0; i < room->n_theta; i++) {
+        const REAL theta = t->theta[i];
+        const REAL slope = (REAL)(t->factors[step] * over_shares(room, i) + t->reg_theta * theta);
+        squares += (double)theta * theta;
+        room->first[i] = decay[0] * room->first[i] + (1 - decay[0]) * slope;
+        room->second[i] = decay[1] * room->second[i] + (1 - decay[1]) * (slope * slope);
+        const REAL root = (REAL)sqrt(room->second[i] * correct[1]);
+        t->theta[i] = theta + size * (room->first[i] * correct[0]) / (root + damping);
+    }
+    const double value = t->factors[step] * over_shares(room, room->n_theta);
+    t->trace[step] = (REAL)(0.5 * (value + room->penalty + t->reg_theta * squares));
+}
+
+/* ---- threads ----------------------------------------------------------------------------------------------------- */
+
+/* Waits until all threads are here. */
+static void meet(Room *room) {
+    if (room->task->n_threads < 2) return;
+    pthread_mutex_lock(&room->lock);
+    const int64_t turn = room->turn;
+    if (++room->waiting == room->task->n_threads) {
+        room->waiting = 0, room->turn++;
+        pthread_cond_broadcast(&room->everyone);
+    }
+    while (turn == room->turn) pthread_cond_wait(&room->everyone, &room->lock);
+    pthread_mutex_unlock(&room->lock);
+}
+
+static void work(Room *room, int64_t thread) {
+    const int64_t n_threads = room->task->n_threads;
+    for (int64_t step = 0; step < room->task->n_steps; step++) {
+        for (int64_t share = thread; share < room->n_shares; share += n_threads) forward(room, step, share);
+        meet(room);
+        if (!thread) solve_reduced(room, step);
+        meet(room);
+        for (int64_t share = thread; share < room->n_shares; share += n_threads) backward(room, step, share);
+        meet(room);
+        if (!thread) move(room, step);
+        meet(room);
+    }
+}
+
+typedef struct {
+    Room *room;
+    int64_t thread;
+} Worker;
+
+static void *begin(void *given) {
+    const Worker *worker = given;
+    /* not before it is known how many there are */
+    pthread_mutex_lock(&worker->room->lock);
+    pthread_mutex_unlock(&worker->room->lock);
+    work(worker->room, worker->thread);
+    return 0;
+}
+
+static void work_together(Room *room, Task *task) {
+    pthread_t threads[SHARES];
+    Worker workers[SHARES];
+    int64_t n = 1;
+    pthread_mutex_init(&room->lock, 0);
+    pthread_cond_init(&room->everyone, 0);
+    pthread_mutex_lock(&room->lock);
+    for (; n < task->n_threads && n < room->n_shares; n++) {
+        workers[n] = (Worker){room, n};
+        if (pthread_create(&threads[n], 0, begin, &workers[n])) break;
+    }
+    task->n_threads = n;
+    pthread_mutex_unlock(&room->lock);
+    work(room, 0);
+    for (int64_t i = 1; i < n; i++) pthread_join(threads[i], 0);
+    pthread_cond_destroy(&room->everyone);
+    pthread_mutex_destroy(&room->lock);
+}
+
+/* ------------------------------------------------------------------------------------------------------------------ */
+
+static REAL *take(REAL **from, int64_t n) {
+    REAL *taken = *from;
+    *from += (n + 15) / 16 * 16;
+    return taken;
+}
+
+/* Takes the steps of a task; returns 1 if there is no memory for it. */
+int64_t NAME(const Task *given) {
+    Task task = *given;
+    const int64_t K = task.n_outputs, L = task.n_layers, n = task.sizes[L] + 1;
+    const int64_t tiles_of_block = (task.block_rows + TILE - 1) / TILE;
+    const int64_t n_tiles = (task.n_batch ? task.n_batch : task.n_blocks) * tiles_of_block;
+    Room room = {.task = &task, .n = n, .n_features = n - 1, .n_units = 1, .widest = n, .n_tiles = n_tiles,
+                 .tiles_of_block = tiles_of_block, .n_shares = n_tiles < SHARES ? n_tiles : SHARES, .power = {1, 1}};
+    for (int64_t l = 0; l < L; l++) {
+        room.n_theta += task.sizes[l + 1] * (task.sizes[l] + 1);
+        room.n_units += task.sizes[l + 1];
+        if (task.sizes[l + 1] > room.widest) room.widest = task.sizes[l + 1];
+    }
+    const int64_t n_reduced = n * n + n * K, n_values = n_tiles * room.n_units * TILE, n_slopes = task.activation == SILU ? n_values : 0;
+    room.n_sums = (n_reduced > room.n_theta + 1 ? n_reduced : room.n_theta + 1) + 16;
+    room.n_scratch = (2 * room.widest + K) * TILE;
+    const int64_t wanted = n_values + n_slopes + room.n_shares * (room.n_scratch + room.n_sums) + 3 * room.n_theta + 2 * n * K + 256;
+    REAL *memory = calloc(wanted, sizeof(REAL));
+    double *fine = calloc(2 * n * n + n * K + n, sizeof(double));
+    if (memory && fine) {
+        REAL *at = memory;
+        room.values = take(&at, n_values), room.slopes = take(&at, n_slopes);
+        room.scratch = take(&at, room.n_shares * room.n_scratch), room.sums = take(&at, room.n_shares * room.n_sums);
+        room.turned = take(&at, room.n_theta), room.first = take(&at, room.n_theta), room.second = take(&at, room.n_theta);
+        room.weights = take(&at, n * K), room.by_output = take(&at, n * K);
+        room.hessian = fine, room.factor = fine + n * n, room.solution = fine + 2 * n * n, room.scale = room.solution + n * K;
+        for (int64_t i = 0; i < n_tiles; i++)
+            for (int64_t r = 0; r < TILE; r++) room.values[((i + 1) * room.n_units - 1) * TILE + r] = 1;
+        work_together(&room, &task);
+    }
+    const int64_t failed = !memory || !fine;
+    free(memory);
+    free(fine);
+    return failed;
+}
