@@ -1,7 +1,7 @@
 """Compiles the C part of vpboost when a wheel, or an editable install, is built.
 
-Without a compiler, or with ``VPBOOST_PURE=1`` in the environment, the package is built all the same, for any machine, and
-fits by NumPy and XLA, which are slower.
+Without a compiler, or with ``VPBOOST_PURE=1`` in the environment, the package is built all the same, for any machine,
+and fits by NumPy and XLA, which are slower.
 """
 
 import os

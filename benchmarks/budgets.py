@@ -3,9 +3,9 @@
     VPBOOST_DATA=path/to/data python benchmarks/budgets.py            # goes on if stopped
     python benchmarks/budgets.py --table                              # what is stored, in Markdown
 
-Test parts are never read: rows are those of ``benchmarks/portfolio.py``, but up to 30,000 of them. The profile is the one
-that the race chooses; then whole fits with it differ in one budget, and rows that no fit has seen judge them. Cost is
-processor time, which other work on the machine hardly changes. Results: ``benchmarks/results/budgets.json``.
+Test parts are never read: rows are those of ``benchmarks/portfolio.py``, but up to 30,000 of them. The profile is the
+one that the race chooses; then whole fits with it differ in one budget, and rows that no fit has seen judge them. Cost
+is processor time, which other work on the machine hardly changes. Results: ``benchmarks/results/budgets.json``.
 """
 
 import argparse
@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from portfolio import parts_of, score
 
+from portfolio import parts_of, score
 from vpboost import VPBoostClassifier, VPBoostRegressor
 from vpboost.estimators.plan import chains_of, rate_of, steps_of
 

@@ -227,9 +227,9 @@ def test_the_engine_is_chosen_by_the_length_of_training():
     assert [engine_of(model, long, (rows, 3), False) for rows in (20, 21)] == ["numpy", "xla"]
     assert engine_of(VPBoostRegressor(engine="numpy"), FALLBACK, (10**6, 9), False) == "numpy"
     assert engine_of(VPBoostClassifier(engine="xla"), FALLBACK, (10, 9), False) == "xla"
-    with pytest.raises(ValueError, match="engine must be 'auto' or one of 'xla', 'numpy', got 'gpu'"):
+    with pytest.raises(ValueError, match="engine must be 'auto' or one of 'xla', 'numpy', 'native', got 'gpu'"):
         VPBoostRegressor(engine="gpu").fit(X, Y)
-    with pytest.raises(ValueError, match="engine must be one of 'xla', 'numpy', got 'auto'"):
+    with pytest.raises(ValueError, match="engine must be one of 'xla', 'numpy', 'native', got 'auto'"):
         boost(X, Y, loss=SquaredError(), featurizer=SMALL, engine="auto")
 
 
@@ -241,7 +241,7 @@ def test_several_classes_go_to_xla_earlier(monkeypatch):
     seen = []
     monkeypatch.setattr(Run, "boost", lambda self, *args: seen.append(self.plan.engine) or 1 / 0)
     x = np.random.default_rng(0).normal(size=(1500, 2))
-    settings = {"encoding": "plain", "inherit": 0.5, "early_stopping_rounds": None}
+    settings = {"encoding": "plain", "inherit": 0.5, "early_stopping_rounds": None, "featurizer": "resnet"}
     dense, diagonal = (CustomLoss(quartic, structure=structure) for structure in ("dense", "diagonal"))
     for model, y in [
         (VPBoostClassifier(**settings), x[:, 0] > 0),

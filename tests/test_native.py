@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from vpboost import (
     MLP,
     BinaryCrossEntropy,
+    CustomLoss,
     MulticlassCrossEntropy,
     Poisson,
     ResNet,
@@ -28,6 +29,12 @@ from vpboost.featurizers import SomeColumns
 pytestmark = pytest.mark.skipif(not native.is_available(), reason="vpboost was built without its C part")
 
 RNG = np.random.default_rng(0)
+
+
+def quartic(prediction, target):  # type: ignore[no-untyped-def]
+    return (0.5 * (prediction - target) ** 2 + (prediction - target) ** 4).sum()
+
+
 X = RNG.normal(size=(300, 5))
 Y = np.stack([np.sin(2 * X[:, 0]) * X[:, 1], X[:, 2] ** 2], axis=1)
 MANY = np.tanh(X @ RNG.normal(size=(5, 9)))
@@ -39,6 +46,7 @@ CASES = {
     "schedule": (SquaredError(), Y, {"schedule": "cosine", "step_size": 0.01}),
     "two classes": (BinaryCrossEntropy(), (Y[:, 0] > 0).astype(int), {}),
     "counts": (Poisson(), np.round(np.exp(Y[:, 0])), {}),
+    "any loss of one output": (CustomLoss(quartic), Y[:, 0], {}),
     "three classes": (MulticlassCrossEntropy(3), np.digitize(Y[:, 0], [-0.3, 0.3]), {"majorant": True}),
 }
 

@@ -17,7 +17,7 @@ from .. import native
 from ..engine import is_array, is_native, program
 from ..featurizers import MLP, SomeColumns, WithBias
 from ..featurizers.activations import Activation
-from ..losses.curvature import Diagonal, ScaledIdentity
+from ..losses.curvature import ScaledIdentity
 from ..numerics.blocks import draw_blocks
 from .reduced import Derivatives
 from .weak_learner import TINY, Trained, Training, blocks_of_batch, seen_by_theta, train
@@ -57,8 +57,8 @@ def weighted(key: PRNGKeyArray, derivatives: Derivatives, training: Training) ->
     gradient, curvature = jnp.moveaxis(seen.weight[..., None] * seen.gradient, -1, -2), seen.curvature
     if isinstance(curvature, ScaledIdentity):
         return gradient, seen.weight * curvature.scale
-    if isinstance(curvature, Diagonal) and gradient.shape[-2] == 1:
-        return gradient, seen.weight * curvature.entries[..., 0]
+    if gradient.shape[-2] == 1:
+        return gradient, seen.weight * curvature.diagonal()[..., 0]
     return gradient, None
 
 
