@@ -102,7 +102,7 @@ def settings_of(rng, classes, loss):
         "encoding": str(rng.choice(["plain", "quantile", "spline", "fine"])),
         "inherit": float(rng.choice([0.0, 0.7])),
         "max_features": [1.0, 0.5, None][rng.integers(3)],
-        "engine": str(rng.choice(["numpy", "numpy", "xla"])),
+        "engine": str(rng.choice(["numpy", "native", "xla"])),
         "dtype": str(rng.choice(["float32", "float64"])),
         "early_stopping_rounds": [None, 2][rng.integers(2)],
         "learning_rate": float(rng.choice([0.3, 1.0])),

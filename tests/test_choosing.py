@@ -137,6 +137,17 @@ def test_mean_squared_slopes_are_those_of_the_gradient(smooth, engine):
     np.testing.assert_allclose(found, (smooth.ensemble_.input_gradient(encoded) ** 2).mean(axis=(0, 1)), rtol=1e-10)
 
 
+def test_where_a_curve_heads_for():
+    stages = np.arange(60)
+    ends = list(0.3 + 0.81**stages)
+    assert choosing.heads_for(ends[:23]) == -np.inf  # too early to tell
+    assert 0.1 < choosing.heads_for(ends[:24]) < 0.3 + 0.81**23  # on the safe side: below what it comes to
+    assert choosing.heads_for(ends) == pytest.approx(0.3, abs=1e-3)
+    assert choosing.heads_for(list((1.0 + stages) ** -1.5)[:40]) < 0.25 * 40**-1.5  # falls on, if slower and slower
+    assert choosing.heads_for(list(1 - 0.01 * stages)) < -1  # as fast as ever
+    assert choosing.heads_for([*ends[:30], *(ends[29] + 0.01 * stages[:20])]) == ends[29] + 0.19  # overfits
+
+
 def test_weights_are_the_rms_derivatives_beside_the_largest():
     linear = VPBoostRegressor(n_estimators=40, encoding="plain", relevance=True, max_steps=20)
     linear.fit(X, 4 * X[:, 0] + X[:, 1] / 2 + X[:, 2])
