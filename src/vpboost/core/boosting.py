@@ -16,7 +16,7 @@ from ..engine import ONCE_A_STAGE, block_unit, program, using
 from ..featurizers import Factory, Identity, columns
 from ..losses import Loss
 from ..losses.base import newton_constant
-from ..numerics.blocks import MAX_BLOCKS_KEPT, block_map, block_sum
+from ..numerics.blocks import block_map, block_sum
 from ..numerics.devices import devices_of, mesh_of
 from .arguments import check_arguments, check_dtype, check_engine, check_kinds, check_resumed, check_seed
 from .data import Data, prepare_validation
@@ -30,6 +30,9 @@ from .reduced import Derivatives
 from .shared import arrange_on, here, over
 from .trust_region import TrustRegion, accepts, bounds, first_lambda, next_lambda, reduction_ratio, search
 from .weak_learner import Trained, Training, solve_at_end
+
+#: Up to so many rows, the features of a learner are computed once and kept until it is accepted or rejected.
+MAX_ROWS_KEPT = 1 << 17
 
 
 def boost(
@@ -300,12 +303,12 @@ def differentiate(loss: Loss, labelled: list[tuple]) -> tuple[Derivatives, Sound
 
 
 def featurized(featurizer: Any, tracked: list[Tracked]) -> tuple[Any, list[Data]]:
-    """Return a featurizer and data sets with the same features, the features as inputs where there are few blocks.
+    """Return a featurizer and data sets with the same features, the features as inputs where there are few rows.
 
     They are then computed once, and the programs that follow serve inputs of any shape.
     """
     sets = [one.data for one in tracked]
-    if any(len(data.weight) > MAX_BLOCKS_KEPT for data in sets):
+    if any(data.weight.size > MAX_ROWS_KEPT for data in sets):
         return featurizer, sets
     features = features_of(featurizer, [data.x for data in sets])
     return Identity(), [dataclasses.replace(data, x=z) for data, z in zip(sets, features, strict=True)]

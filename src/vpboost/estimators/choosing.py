@@ -294,7 +294,7 @@ class Choosing(Checks):
 
 
 def heads_for(left: list[float], window: int = 6) -> float:
-    """Return what will be left of what falls from stage to stage, by how its last falls compare; minus infinity early on.
+    """Return what will be left of what falls from stage to stage, by how its last falls compare; early on −∞.
 
     Were each fall the same part of the one before, this is where they would end; twice as far, to be on the safe side.
 
