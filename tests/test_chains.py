@@ -229,7 +229,7 @@ def test_ctrl_c_keeps_the_chains_that_are_done():
     model = VPBoostRegressor(**{**FIXED, "early_stopping_rounds": 12}, n_chains=9, eval_metric=interrupting)
     with pytest.warns(UserWarning, match=r"interrupted after \d of 9 chains; the model of those"):
         model.fit(X, Y)
-    assert 2 <= model.n_chains_ <= 4
+    assert 2 <= model.n_chains_ < 9
     assert np.isfinite(model.predict(X)).all()
 
 
