@@ -2,6 +2,7 @@
 
     VPBOOST_DATA=path/to/data python benchmarks/fit_times.py --label "what is measured"   # half an hour
     python benchmarks/fit_times.py --table                                                # what is stored, in Markdown
+    python benchmarks/fit_times.py --picture docs/fit-times.png
 
 Each model has processes of its own, one at a time, and two threads; nothing else should run. Imports are not timed.
 VPBoost fits in a process with an empty folder of programs (*cold*), once more in the same process (*again*), and in
@@ -136,12 +137,32 @@ def markdown(results: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def picture(results: dict[str, Any], path: str) -> None:
+    """Draw the first fits of each label, and CatBoost's, table by table."""
+    import matplotlib.pyplot as plt
+
+    names = [name for group in GROUPS.values() for name in group if name in results]
+    labels = list(dict.fromkeys(label for name in names for label in results[name]["vpboost"]))
+    figure, axes = plt.subplots(figsize=(8, 0.27 * len(names) + 1), layout="constrained")
+    places = np.arange(len(names))[::-1]
+    for k, label in enumerate(labels):
+        cold = [results[name]["vpboost"].get(label, {}).get("cold", np.nan) for name in names]
+        axes.plot(cold, places, "o", color=f"C{k}", label=f"VPBoost, {label}")
+    catboost = [results[name].get("catboost", {}).get("seconds", np.nan) for name in names]
+    axes.plot(catboost, places, "|", color="black", markersize=12, markeredgewidth=2, label="CatBoost")
+    axes.set(xscale="log", xlabel="seconds of a first fit", yticks=places, yticklabels=names)
+    axes.grid(axis="x", which="both", alpha=0.3)
+    axes.legend()
+    figure.savefig(path, dpi=110)
+
+
 def main() -> None:
     everything = [name for names in GROUPS.values() for name in names]
     parser = argparse.ArgumentParser(description="Fit times beside peers, default settings.")
     parser.add_argument("--only", nargs="+", default=everything, choices=everything)
     parser.add_argument("--label", default="now", help="what this version of VPBoost is called among the results")
     parser.add_argument("--table", action="store_true", help="run nothing, show what is stored")
+    parser.add_argument("--picture", metavar="FILE", help="run nothing, draw what is stored")
     parser.add_argument("--fit", nargs=3, metavar=("MODEL", "TABLE", "FITS"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.fit:
@@ -149,6 +170,9 @@ def main() -> None:
         print(json.dumps(fit(label, name, int(n_fits))))
         return
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    if options.picture:
+        picture(results, options.picture)
+        return
     for name in options.only if not options.table else ():
         row = results.setdefault(name, {"vpboost": {}})
         found = measure(name, [peer for peer in ("catboost", "lightgbm") if peer not in row])
