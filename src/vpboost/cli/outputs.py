@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import importlib.util
 import os
 import re
 import sys
@@ -151,6 +152,8 @@ def table_format(path: str) -> dict[str, Any] | None:
             "files of no such ending are CSV"
         )
     if ending in PARQUET:
+        if importlib.util.find_spec("pyarrow") is None:
+            raise CommandError("Parquet files need pyarrow: pip install 'vpboost[parquet]'")
         return None
     return {"sep": "\t" if ending == ".tsv" else ",", "compression": {"method": "gzip", "mtime": 1} if packed else None}
 
