@@ -160,16 +160,16 @@ def table_format(path: str) -> dict[str, Any] | None:
 
 def write_table(frame: Any, path: str) -> None:
     """Write a data frame as CSV or Parquet, the whole of it or nothing, or as CSV to standard output."""
-    how = {"index": False, "encoding": "utf-8", "quoting": quoting_of(frame)}
+    how = {"index": False, "encoding": "utf-8"}
     if path == "-":
         with standard_output() as stream:
             binary = getattr(stream, "buffer", None)  # UTF-8 whatever the terminal's encoding
-            frame.to_csv(stream if binary is None else binary, **how)
+            frame.to_csv(stream if binary is None else binary, quoting=quoting_of(frame), **how)
         return
     form = table_format(path)
     with replacing(path) as temporary:
         if form is not None:
-            frame.to_csv(temporary, **how, **form)
+            frame.to_csv(temporary, quoting=quoting_of(frame), **how, **form)
         elif any(hasattr(dtype, "pyarrow_dtype") for dtype in frame.dtypes):
             from pyarrow import Table, parquet
 
