@@ -33,6 +33,7 @@ test-lowest:
 ## Lines and branches that the tests reach; takes as long as all tests, and half as long again.
 coverage: $(READY)
 	$(BIN)/python -m pytest -n auto --dist loadscope -m "not long" --cov --cov-report=term:skip-covered
+	$(BIN)/coverage json -q -o - | $(BIN)/python .ci/coverage-totals
 
 lint: $(READY)
 	$(BIN)/ruff check .

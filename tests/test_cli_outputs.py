@@ -181,6 +181,13 @@ def test_the_ending_says_the_format(files, capsys):
         assert not (files / name).exists()
 
 
+def test_a_parquet_file_without_pyarrow_names_the_extra_before_the_model_is_read(files, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    printed = fail(capsys, "predict", "v.csv", "t.csv", "-o", "p.parquet")  # which is no model
+    assert "pip install 'vpboost[parquet]'" in printed
+    assert not (files / "p.parquet").exists()
+
+
 def test_pictures_are_written_under_the_name_given(files, capsys):
     """To a name without an ending, matplotlib would add one."""
     for name in ("p", "p.csv", "p.png.part"):

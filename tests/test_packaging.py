@@ -46,7 +46,11 @@ def test_constraints_are_sorted_and_within_the_bounds():
 
 def test_the_lowest_versions_are_the_lower_bounds():
     lowest = pins("constraints-lowest.txt")
-    for requirement in map(Requirement, PROJECT["dependencies"]):
+    tested = re.search(r'^extras="([\w,]+)"$', (ROOT / ".ci" / "lowest").read_text(), re.MULTILINE)[1].split(",")
+    assert set(tested) == set(smoke.EXTRAS)
+    for requirement in map(
+        Requirement, [*PROJECT["dependencies"], *(text for extra in tested for text in EXTRAS[extra])]
+    ):
         bound = next(Version(one.version) for one in requirement.specifier if one.operator == ">=")
         found = lowest[canonicalize_name(requirement.name)]
         assert found.release[: len(bound.release)] == bound.release, f"{requirement}, but {found} was tested"

@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import importlib.util
 import os
 import re
 import sys
@@ -151,22 +152,24 @@ def table_format(path: str) -> dict[str, Any] | None:
             "files of no such ending are CSV"
         )
     if ending in PARQUET:
+        if importlib.util.find_spec("pyarrow") is None:
+            raise CommandError("Parquet files need pyarrow: pip install 'vpboost[parquet]'")
         return None
     return {"sep": "\t" if ending == ".tsv" else ",", "compression": {"method": "gzip", "mtime": 1} if packed else None}
 
 
 def write_table(frame: Any, path: str) -> None:
     """Write a data frame as CSV or Parquet, the whole of it or nothing, or as CSV to standard output."""
-    how = {"index": False, "encoding": "utf-8", "quoting": quoting_of(frame)}
+    how = {"index": False, "encoding": "utf-8"}
     if path == "-":
         with standard_output() as stream:
             binary = getattr(stream, "buffer", None)  # UTF-8 whatever the terminal's encoding
-            frame.to_csv(stream if binary is None else binary, **how)
+            frame.to_csv(stream if binary is None else binary, quoting=quoting_of(frame), **how)
         return
     form = table_format(path)
     with replacing(path) as temporary:
         if form is not None:
-            frame.to_csv(temporary, **how, **form)
+            frame.to_csv(temporary, quoting=quoting_of(frame), **how, **form)
         elif any(hasattr(dtype, "pyarrow_dtype") for dtype in frame.dtypes):
             from pyarrow import Table, parquet
 

@@ -5,6 +5,7 @@ import shlex
 import warnings
 from collections.abc import Collection
 from contextlib import suppress
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
@@ -197,7 +198,27 @@ def parse_dates(column: Any) -> Any:
     texts = texts[texts.str.fullmatch(ISO_DATE).astype(bool)]
     zoned = bool(texts.str.fullmatch(ZONED).any())
     dates = pd.to_datetime(texts, format="ISO8601", errors="coerce", utc=zoned)
-    return (dates.dt.tz_localize(None) if zoned else dates).reindex(column.index)
+    dates = dates.dt.tz_localize(None) if zoned else dates
+    lost = dates.isna()
+    far = texts[lost].map(parse_moment).astype("datetime64[us]")
+    if far.notna().any():
+        dates = dates.astype("datetime64[us]")
+        dates[lost] = far
+    return dates.reindex(column.index)
+
+
+def parse_moment(text: str) -> datetime | None:
+    """Return the moment, in UTC, that a text stands for; None if there is no such day.
+
+    Pandas before 3.0 counts nanoseconds since 1970, which end in 2262.
+
+    >>> parse_moment("9999-12-31T12:30+02:00"), parse_moment("2023-02-29")
+    (datetime.datetime(9999, 12, 31, 10, 30), None)
+    """
+    with suppress(ValueError, OverflowError):
+        moment = datetime.fromisoformat(text)
+        return moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)
+    return None
 
 
 def parse_spans(column: Any) -> Any:
