@@ -113,6 +113,7 @@ def lead_to_gallery(app: Sphinx, docname: str, source: list[str]) -> None:
     """Let links to the source of an example lead to its page in the gallery, and others to the pages of the site."""
     up = "../" * docname.count("/")
     source[0] = re.sub(r"\]\((?:\.\./)+examples/([\w/]+)\.py\)", rf"]({up}auto_examples/\1.rst)", source[0])
+    source[0] = source[0].replace("](../examples)", f"]({up}auto_examples/index.rst)")
     for name in ("CONTRIBUTING", "CHANGELOG"):  # which have pages here that include them
         source[0] = source[0].replace(f"](../{name}.md)", f"]({up}development/{name.lower()}.md)")
 
@@ -122,7 +123,13 @@ def skip_attributes(app: Sphinx, what: str, name: str, obj: Any, skip: bool, opt
     return True if what == "class" and name.endswith("_") and not isinstance(obj, property) else None
 
 
+def without_aliases(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Say nothing of a field of a tuple rather than which number it has."""
+    lines[:] = [line for line in lines if not line.startswith("Alias for field number")]
+
+
 def setup(app: Sphinx) -> None:
     """Join in."""
     app.connect("source-read", lead_to_gallery)
     app.connect("autodoc-skip-member", skip_attributes)
+    app.connect("autodoc-process-docstring", without_aliases)

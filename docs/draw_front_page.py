@@ -17,6 +17,6 @@ PICTURE = ROOT / "docs" / "images" / "smooth-and-trees.png"
 
 
 if __name__ == "__main__":
-    plt.rcParams.update(LOOK)
+    plt.rcParams.update(LOOK | {"font.size": 15})  # to be read on a phone, too
     runpy.run_path(str(ROOT / "examples" / "inside" / "plot_smooth_and_trees.py"))
     plt.figure(1).savefig(PICTURE, dpi=110)

@@ -73,7 +73,8 @@ right.set_title("A: predictions do not reach the extremes")
 plt.show()
 
 # %%
-# The same three as a table of what to look at: see the page "Why is my fit poor?" of the guide.
+# :doc:`Why is my fit poor? </guide/poor-fit>` has the same three in a table, and reasons that lie in the data: wild
+# targets, identifiers, too few rows.
 
 scores = {name: model.score(X_test, y_test) for name, model in suspects.items()}
 assert max(scores.values()) < good.score(X_test, y_test)

@@ -61,6 +61,7 @@ for column, name in enumerate(values):
             figure.colorbar(image, ax=axes[row], shrink=0.8)
     axes[0, column].set_title(name)
 axes[0, 0].plot(*X.T, "k.", markersize=2)
+axes[0, 0].set_title("truth, 300 points")
 axes[0, 0].set_ylabel("value")
 axes[1, 0].set_ylabel("slope along x")
 plt.show()

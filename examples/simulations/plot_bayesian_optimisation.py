@@ -67,7 +67,7 @@ for number, place in enumerate(X[8:], start=1):
 plt.show()
 
 # %%
-# How far it has come
+# How far it has come: the best value found so far, above the minimum.
 
 figure, ax = plt.subplots(figsize=(5.4, 3.2))
 ax.semilogy(np.arange(1, len(y) + 1), np.minimum.accumulate(y) - 0.397887, "o-")

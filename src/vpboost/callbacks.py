@@ -51,13 +51,13 @@ from .files.checkpoint import write_checkpoint
 
 
 class Progress(NamedTuple):
-    """What a callback sees; the table above says what is what."""
+    """What a callback sees."""
 
-    state: Stage
-    n_estimators: int
-    score: float
-    facts: dict[str, Any]
-    seconds: float
+    state: Stage  #: where the boosting loop stands, for what the others do not tell; it may change between versions
+    n_estimators: int  #: how many stages the fit may have
+    score: float  #: the validation score that early stopping watches, lower is better; NaN without validation data
+    facts: dict[str, Any]  #: what a checkpoint has to know about the fit; it may change between versions
+    seconds: float  #: time since the stages of this fit began
 
     @property
     def stage(self) -> int:

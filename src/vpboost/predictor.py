@@ -55,7 +55,7 @@ class Predictor:
                 self.extras[int(place)][part] = array
 
     def predict(self, X):
-        """Return predictions, one per row of X: an array, or a data frame where columns hold categories."""
+        """Return predictions, one per row of X: a data frame, or an array (of objects, with text or dates)."""
         if self.content["kind"] == "VPBoostClassifier":
             return np.array(self.content["classes"])[self.predict_proba(X).argmax(axis=1)]
         if self.content["target"]["kind"] == "logs":  # whose mean depends on the spread

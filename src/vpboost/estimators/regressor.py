@@ -217,7 +217,7 @@ LOSSES = """"squared_error" (default), "pseudo_huber", "quantile" (the median; `
         ``losses.Quantile([0.05, 0.95])`` for several at once),
         "poisson", "gamma", "tweedie", a loss object, or a convex JAX function ``f(prediction, target)``. Targets are
         scaled to order one inside, so widths such as ``PseudoHuber(delta)`` are in units of y's spread (by its
-        quartiles); a function sees them as they are."""
+        quartiles); a function sees them as they are: divide y if its spread is far from one."""
 SLOPE_WEIGHT = """
     slope_weight : float or "auto", default="auto"
         What the squared error of a derivative given as ``dy`` weighs beside that of a value, both in units of the

@@ -19,7 +19,8 @@ class CustomLoss(Loss):
     ----------
     function : callable
         ``function(prediction, target) -> scalar`` for one sample: ``prediction`` has shape ``(K,)``, ``target`` is the
-        sample's row of ``y`` (shape ``(1,)`` when ``y`` is 1-D). It must be convex in ``prediction``.
+        sample's row of ``y`` (shape ``(1,)`` when ``y`` is 1-D), in its own units. It must be convex in
+        ``prediction``, with second derivatives of order one: divide ``y`` by its spread if that is far from one.
     structure : {"dense", "diagonal", "identity"}, default="dense"
         What the Hessian in the prediction looks like: dense K×K, diagonal (the loss is a sum over the outputs), or a
         multiple of the identity. The claim is checked on some samples; a true one saves much work.

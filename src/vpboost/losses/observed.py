@@ -50,6 +50,7 @@ class Observed(Loss):
 
     @property
     def robust(self) -> bool:  # type: ignore[override]
+        """Whether single targets have little influence, as the loss itself says."""
         return self.loss.robust
 
     def _alone(self, prediction: Rows, target: Array) -> tuple[Array, Array, Array]:
