@@ -1,5 +1,6 @@
 """Losses against plain NumPy and SciPy, without compilation: quick enough to be run for every mutant (mutate.py)."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -221,6 +222,9 @@ def test_curvatures(x64):
         np.testing.assert_allclose(
             curvature.apply(jnp.asarray(REAL)), np.einsum("icd,id->ic", matrix, REAL), atol=1e-14
         )
+        in_blocks = jax.tree.map(lambda leaf: leaf[None], curvature)
+        np.testing.assert_array_equal(in_blocks.apply(jnp.asarray(REAL)[None])[0], curvature.apply(jnp.asarray(REAL)))
+        np.testing.assert_array_equal(in_blocks.matrix()[0], curvature.matrix())
     three = special.softmax(np.array([[0.1, -1.0, 2.0], [0.0, 0.5, 0.2]]), axis=1)
     majorant = Softmax(jnp.asarray(three)).majorant()
     np.testing.assert_allclose(majorant.scale, 2 * (three * (1 - three)).max(axis=1), rtol=1e-14)

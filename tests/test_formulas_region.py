@@ -1,11 +1,14 @@
 """The trust region's settings and λ_w, without compilation: quick enough for every mutant (mutate.py)."""
 
+from typing import NamedTuple
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from vpboost import TrustRegion
-from vpboost.core.trust_region import bounds, first_lambda, next_lambda, raised, reduction_ratio
+from vpboost.core.trust_region import accepts, bounds, first_lambda, next_lambda, raised, reduction_ratio, search
 
 
 def test_settings_of_the_trust_region():
@@ -22,7 +25,14 @@ def test_settings_of_the_trust_region():
         TrustRegion(**allowed)
     inf = float("inf")
     for name, value in [
-        *(("reg_lambda", inf), ("gamma_up", inf), ("gamma_down", 1.1), ("lambda_low", 0.0), ("lambda_low", -1.0)),
+        *(
+            ("reg_lambda", 0.0),
+            ("reg_lambda", inf),
+            ("gamma_up", inf),
+            ("gamma_down", 1.1),
+            ("lambda_low", 0.0),
+            ("lambda_low", -1.0),
+        ),
         *(
             ("lambda_low", 1.1e-4),
             ("rho_accept", -1e-9),
@@ -33,10 +43,13 @@ def test_settings_of_the_trust_region():
         ),
         *(("resolves", 1.5), ("rho_small", 0.0), ("rho_small", 1.0), ("rho_small", 1.5), ("rho_small", -1.0)),
     ]:
-        with pytest.raises(ValueError, match=name):
+        with pytest.raises(ValueError, match=f"^{name} must be"):
             TrustRegion(**{name: value})
-    with pytest.raises(ValueError, match="rho_accept"):
-        TrustRegion(rho_accept=1.0, rho_small=1.5)
+    with pytest.raises(ValueError, match=r"^rho_large must be"):
+        TrustRegion(rho_large=0.05, gamma_down=0.99)
+    for accept in (1.0, 1.2):
+        with pytest.raises(ValueError, match=r"^rho_accept must be"):
+            TrustRegion(rho_accept=accept, rho_small=1.5)
 
 
 def test_lambda(x64):
@@ -60,3 +73,26 @@ def test_lambda(x64):
     assert float(raised(jnp.asarray(top / 2), region)) == top
     assert float(reduction_ratio(jnp.asarray(3.0), jnp.asarray(2.0))) == 1.5
     assert float(reduction_ratio(jnp.asarray(3.0), jnp.asarray(0.5))) == 6.0
+
+
+class Attempt(NamedTuple):
+    ratio: jax.Array
+
+
+@pytest.mark.parametrize("resolves", [0, 1, 2, 5])
+@pytest.mark.parametrize("least", [0.5, 1.0, 2.0, 3.0, 4.0, 20.0, 1e9])
+def test_search(resolves, least, x64):
+    """λ_w is doubled until it exceeds ``least``, ``resolves`` times at the most."""
+    region = TrustRegion(reg_lambda=1.0, gamma_up=2.0, resolves=resolves)
+    expected = next((n for n in range(resolves) if 2.0**n > least), resolves)
+    trial, found, attempts = search(lambda reg: Attempt(reg - least), jnp.asarray(1.0), region)
+    assert (float(found), int(attempts)) == (2.0**expected, expected + 1)
+    assert float(trial.ratio) == 2.0**expected - least
+    assert bool(accepts(trial.ratio, region)) is (2.0**expected > least)
+
+
+def test_ratios_without_a_prediction():
+    """No reduction predicted, or none that is a number: such a learner is never accepted."""
+    for actual, predicted in [(1.0, 0.0), (1.0, -1.0), (np.nan, 1.0), (np.inf, 1.0), (0.0, 0.0), (np.nan, -1.0)]:
+        assert float(reduction_ratio(jnp.asarray(actual), jnp.asarray(predicted))) == -np.inf
+    assert not bool(accepts(jnp.asarray(0.0), TrustRegion()))
