@@ -128,8 +128,19 @@ def without_aliases(app: Sphinx, what: str, name: str, obj: Any, options: Any, l
     lines[:] = [line for line in lines if not line.startswith("Alias for field number")]
 
 
+def lead_to_modules(app: Sphinx, env: Any, node: Any, contnode: Any) -> Any:
+    """Let names that the package has from a module, ``vpboost.MLP`` say, lead to their page, which is the module's."""
+    name = node["reftarget"].removeprefix("vpboost.")
+    for place in ("featurizers", "losses"):
+        if node.get("refdomain") == "py" and f"vpboost.{place}.{name}" in env.domains["py"].objects:
+            target, kind = f"vpboost.{place}.{name}", node["reftype"]
+            return env.domains["py"].resolve_xref(env, node["refdoc"], app.builder, kind, target, node, contnode)
+    return None
+
+
 def setup(app: Sphinx) -> None:
     """Join in."""
     app.connect("source-read", lead_to_gallery)
     app.connect("autodoc-skip-member", skip_attributes)
     app.connect("autodoc-process-docstring", without_aliases)
+    app.connect("missing-reference", lead_to_modules)
