@@ -24,6 +24,7 @@ from vpboost import (
     boost,
     native,
 )
+from vpboost.core import dense
 from vpboost.featurizers import SomeColumns
 
 pytestmark = pytest.mark.skipif(not native.is_available(), reason="vpboost was built without its C part")
@@ -240,6 +241,15 @@ def test_what_c_does_not_know_goes_to_the_others(options: dict) -> None:
     options = {"y": Y, "loss": SquaredError(), "training": Training(max_steps=4), "n_learners": 2, **options}
     ours, theirs = (boost(X, engine=engine, dtype="float64", **options) for engine in ("native", "xla"))
     assert ours.history[-1].loss == pytest.approx(theirs.history[-1].loss, rel=1e-8)
+
+
+def test_what_would_take_much_memory_goes_to_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "train", None)  # would be an error
+    monkeypatch.setattr(dense, "MOST_KEPT", 320 * 14 - 1)  # 300 rows are 320 with their padding, of 7 + 7 units
+    boost(X, engine="native", **options_of("squared error"))
+    monkeypatch.setattr(dense, "MOST_KEPT", 320 * 14)
+    with pytest.raises(TypeError):
+        boost(X, engine="native", **options_of("squared error"))
 
 
 def test_estimators_choose_it_where_it_suits() -> None:

@@ -22,16 +22,26 @@ from ..numerics.blocks import draw_blocks
 from .reduced import Derivatives
 from .weak_learner import TINY, Trained, Training, blocks_of_batch, seen_by_theta, train
 
+#: Numbers that C keeps at the most; other backends compute features anew where there are more.
+MOST_KEPT = 1 << 26
+
 
 def train_learner(
     key: PRNGKeyArray, featurizers: Any, x: Array, derivatives: Derivatives, reg: Array, training: Training
 ) -> Trained:
     """Do what :func:`vpboost.core.weak_learner.train` does, by C if that is the backend and knows such learners."""
-    if is_native() and is_plain(training) and is_dense(featurizers) and x.ndim == 3:
+    if is_native() and is_plain(training) and is_dense(featurizers) and x.ndim == 3 and fits(featurizers, x, training):
         gradient, curvature = weighted(key, derivatives, training)
         if curvature is not None:
             return train_dense(key, featurizers, x, derivatives, (gradient, curvature), reg, training)
     return train(key, featurizers, x, derivatives, reg, training)
+
+
+def fits(featurizers: Any, x: Array, training: Training) -> bool:
+    """Say whether there is room for what C keeps: the values of all units for all rows of a step."""
+    n_blocks, _, block_rows = x.shape
+    rows = (blocks_of_batch(training, n_blocks, block_rows) or n_blocks) * block_rows
+    return rows * sum(bias.shape[-1] for bias in parameters_of(featurizers)[1::2]) <= MOST_KEPT
 
 
 def is_plain(training: Training) -> bool:
