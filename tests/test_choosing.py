@@ -109,6 +109,20 @@ def test_whole_fits_decide_where_pilots_are_close(monkeypatch):
     assert boosted[3][1] < boosted[1][1] < boosted[0][1] == boosted[2][1]  # the first proof ends when it is enough
 
 
+@pytest.mark.parametrize(("noise", "dtype"), [(0.0, "float64"), (0.05, "float32")])
+def test_where_there_is_noise_smooth_profiles_win_by_a_better_score_only(noise, dtype, monkeypatch):
+    """Without noise, more rows make up for a score that is a little worse; a table with text got them by that."""
+    monkeypatch.setattr(choosing, "CLEARLY", 0.0)
+    process = choosing.process_of
+    monkeypatch.setattr(choosing, "process_of", lambda run: process(run)._replace(noise=noise, unexplained=0.0))
+    scores = iter([0.10, 0.11])  # of the rough profile, then of the smooth one
+    monkeypatch.setattr(choosing.Choosing, "_boosted_whole", lambda self, *args: (next(scores), False))
+    left = choosing.unexplained
+    monkeypatch.setattr(choosing, "unexplained", lambda run: run if isinstance(run, float) else left(run))
+    model = VPBoostRegressor(n_estimators=2).fit(X, Y)
+    assert model.profile_.dtype == dtype
+
+
 def test_gradients_and_files_of_weighed_columns(smooth, tmp_path):
     found = [central_difference(lambda x: smooth.predict(x[None])[0], row) for row in X[:5]]
     np.testing.assert_allclose(smooth.input_gradient(X[:5]), found, atol=1e-5)

@@ -180,7 +180,10 @@ class Choosing(Checks):
         rival, interrupted = self._boosted_whole(best.plan.profile, train, held_out, None, seed)
         if interrupted:
             return best, True
-        bound = SMOOTH_LEAD[refits and other.plan.profile.refit_full] * unexplained(rival)
+        lead = SMOOTH_LEAD[refits and other.plan.profile.refit_full]
+        if sees_noise(process):  # more rows will not make up for a worse score
+            lead = min(lead, 1.0)
+        bound = lead * unexplained(rival)
         encoder = other.plan.encoder
         proof, interrupted = self._boosted_whole(other.plan.profile, train, held_out, encoder, seed, bound)
         return other if unexplained(proof) < bound else best, interrupted
@@ -324,7 +327,12 @@ def variance_of(part: Part) -> float:
 
 def is_noisy(process: Process | None, others: float) -> bool:
     """Say whether a process shows noise, and does not explain much more than others, which leave this part."""
-    return process is not None and process.noise > LITTLE_NOISE and process.unexplained > MUCH_BETTER * others
+    return sees_noise(process) and process is not None and process.unexplained > MUCH_BETTER * others
+
+
+def sees_noise(process: Process | None) -> bool:
+    """Say whether a process shows noise."""
+    return process is not None and process.noise > LITTLE_NOISE
 
 
 def process_of(run: Run) -> Process | None:
