@@ -226,10 +226,12 @@ def test_ctrl_c_keeps_the_chains_that_are_done():
                 os.kill(os.getpid(), signal.SIGINT)
         return float(np.mean((y_true - y_pred) ** 2))
 
-    model = VPBoostRegressor(**{**FIXED, "early_stopping_rounds": 12}, n_chains=9, eval_metric=interrupting)
+    # NumPy boosts one chain after the other, so that the first is done by then
+    options = {**FIXED, "early_stopping_rounds": 12, "engine": "numpy"}
+    model = VPBoostRegressor(**options, n_chains=9, eval_metric=interrupting)
     with pytest.warns(UserWarning, match=r"interrupted after \d of 9 chains; the model of those"):
         model.fit(X, Y)
-    assert 2 <= model.n_chains_ < 9
+    assert 2 <= model.n_chains_ <= 4
     assert np.isfinite(model.predict(X)).all()
 
 
