@@ -238,7 +238,7 @@ def quartic(prediction, target):
 
 
 def test_several_classes_go_to_xla_earlier(monkeypatch):
-    seen = []
+    seen, engines = [], []
     monkeypatch.setattr(Run, "boost", lambda self, *args: seen.append(self.plan.engine) or 1 / 0)
     x = np.random.default_rng(0).normal(size=(1500, 2))
     settings = {"encoding": "plain", "inherit": 0.5, "early_stopping_rounds": None, "featurizer": "resnet"}
@@ -252,7 +252,9 @@ def test_several_classes_go_to_xla_earlier(monkeypatch):
     ]:
         with pytest.raises(ZeroDivisionError):
             model.fit(x, y)
-    assert seen == ["numpy", "xla", "numpy", "xla", "numpy"]
+        engines.append(set(seen))  # profiles race side by side: the second may begin before the first has failed
+        seen.clear()
+    assert engines == [{"numpy"}, {"xla"}, {"numpy"}, {"xla"}, {"numpy"}]
 
 
 @pytest.mark.slow

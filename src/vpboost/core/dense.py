@@ -44,8 +44,8 @@ def fits(featurizers: Any, x: Array, training: Training) -> bool:
     return rows * sum(bias.shape[-1] for bias in parameters_of(featurizers)[1::2]) <= MOST_KEPT
 
 
-def is_plain(training: Training) -> bool:
-    """Say whether training is of the kind that C knows."""
+def is_plain(training: Any) -> bool:
+    """Say whether training, or settings with the same names, are of the kind that C knows."""
     return (training.method, training.optimizer, training.candidates, training.tol) == ("vp", "adam", 1, None)
 
 

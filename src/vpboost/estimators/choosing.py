@@ -327,7 +327,7 @@ def variance_of(part: Part) -> float:
 
 def is_noisy(process: Process | None, others: float) -> bool:
     """Say whether a process shows noise, and does not explain much more than others, which leave this part."""
-    return sees_noise(process) and process is not None and process.unexplained > MUCH_BETTER * others
+    return process is not None and sees_noise(process) and process.unexplained > MUCH_BETTER * others
 
 
 def sees_noise(process: Process | None) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..callbacks import EarlyStopping
 from ..checks import plain_number
+from ..core.dense import is_plain
 from ..core.trust_region import TrustRegion
 from ..core.weak_learner import Training
 from ..featurizers import Factory, SomeColumns, named_factory, takes
@@ -103,10 +104,9 @@ def suits_native(settings: Any, profile: Profile, loss: Loss, train: Part) -> bo
     """Say whether learners are left to C: it is there, and they are of the kind that it trains (see ``core.dense``)."""
     if settings.engine != "auto" or settings.devices is not None or not native_is_available():
         return False
-    plain = (settings.method, settings.optimizer, settings.candidates, settings.tol) == ("vp", "adam", 1, None)
     dense = settings.featurizer == "mlp" and (settings.activation or profile.activation or "tanh") in NATIVE_ACTIVATIONS
     alike = isinstance(loss, SquaredError | MulticlassCrossEntropy) or loss.n_outputs(train.scaled) == 1
-    return plain and dense and alike and train.slopes is None and len(np.shape(train.inputs)) == 2
+    return is_plain(settings) and dense and alike and train.slopes is None and len(np.shape(train.inputs)) == 2
 
 
 def chains_of(profile: Profile, shape: tuple[int, ...], validated: bool, classes: bool = False) -> int:

@@ -297,7 +297,7 @@ typedef struct {
 } Room;
 
 typedef struct {
-    int64_t rows, stride;
+    int64_t rows;
     Rows x, gradient;
     const REAL *curvature;
     REAL *values, *slopes;
