@@ -48,8 +48,10 @@ def build(root: Path) -> None:
     """Compile all variants into one library."""
     compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
     with tempfile.TemporaryDirectory() as folder:
-        objects = [Path(folder) / "vectors.o"]
-        run([*compiler, *FLAGS, "-c", str(root / SOURCES / "vectors.c"), "-o", str(objects[0])])
+        objects = [Path(folder) / name for name in ("vectors.o", "tree.o")]
+        for compiled in objects:
+            source = root / SOURCES / f"{compiled.stem}.c"
+            run([*compiler, *FLAGS, "-c", str(source), "-o", str(compiled)])
         for real, bits in REALS.items():
             for size, options in VECTORS.items():
                 name = f"vpboost_train_{bits}_{size}"

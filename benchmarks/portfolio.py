@@ -36,7 +36,7 @@ from sklearn.metrics import log_loss
 from problems import PROBLEMS, sample
 from tables import TABLES, UNSEEN, data_folder, load
 from vpboost import VPBoostClassifier, VPBoostRegressor
-from vpboost.estimators.portfolio import PORTFOLIO, SLOW_START, Profile
+from vpboost.estimators.portfolio import PORTFOLIO, SLOW_START, TREE_START, Profile
 
 RESULTS = Path(__file__).parent / "results" / "portfolio.json"
 TEST_SCORES = RESULTS.with_name("tables.json")
@@ -62,6 +62,7 @@ BEFORE = ["plain", "quantile", "quantile few", "spline", "spline fresh"]
 RACE = {"n_estimators": 10, "learning_rate": 0.3}
 
 SMOOTH = Profile("plain", 0.8, 1.0, "silu", 0.4, 200, 0.1, 1e-10, 0.0, "float64", True, 20)
+TREES = Profile("quantile", 0.7, 0.5, max_steps=10, rounds=20, n_chains=2, tree_depth=6)
 CANDIDATES = {
     **{"plain": Profile("plain", 0.8, 1.0), "plain half": Profile("plain", 0.7, 0.5)},
     **{"quantile": Profile("quantile", 0.8, 1.0), "quantile half": Profile("quantile", 0.7, 0.5)},
@@ -73,6 +74,7 @@ CANDIDATES = {
     "spline half tame": Profile("spline", 0.7, 0.5, reg_theta=1e-4),
     "spline half short": Profile("spline", 0.7, 0.5, max_steps=20),
     **{"plain silu": Profile("plain", 0.8, 1.0, "silu"), "spline half silu": Profile("spline", 0.7, 0.5, "silu")},
+    **{"trees": TREES, "plain trees": TREES._replace(encoding="plain"), "trees long": TREES._replace(max_steps=30)},
     **{"smooth": SMOOTH, "smooth tanh": SMOOTH._replace(activation="tanh", weight_scale=1.0)},
     "smooth tanh short": SMOOTH._replace(activation="tanh", weight_scale=1.0, max_steps=50),
 }
@@ -154,6 +156,8 @@ def cases(problems: Iterable[str]) -> Iterator[tuple[str, int, str]]:
         for name, profile in CANDIDATES.items():
             if simulated and name not in FOR_SIMULATIONS:
                 continue
+            if few_known and profile.tree_depth and load(problem, data_folder()).kind == "multiclass":
+                continue
             if (wide and profile.encoding == "spline") or (few_known and profile.dtype == "float64"):
                 continue
             yield problem, seed, name
@@ -205,9 +209,12 @@ def tried() -> list[Tried]:
 def winner_of(one: Tried, members: Iterable[str]) -> str | None:
     """Return who wins a race between some profiles, by the rule of the library; None if nobody runs."""
     racing = {name: one.race[name] for name in members if name in one.race}
-    given = SLOW_START[one.classes]
-    start = {name: given if (CANDIDATES[name].max_features or 1) < 1 else 0.0 for name in racing}
-    return min(racing, key=lambda name: racing[name] * (1 - start[name]), default=None)
+    slow, trees = SLOW_START[one.classes], SLOW_START[1] if one.classes else TREE_START
+
+    def start(name: str) -> float:
+        return 0.0 if (CANDIDATES[name].max_features or 1) == 1 else trees if CANDIDATES[name].tree_depth else slow
+
+    return min(racing, key=lambda name: racing[name] * (1 - start(name)), default=None)
 
 
 def regret(one: Tried, members: Iterable[str]) -> float:

@@ -5,8 +5,9 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from oracles import central_difference
-from vpboost.tables.encoder import InputEncoder
-from vpboost.tables.encodings import NormalScore, Steps, bins_of, distribution
+from vpboost.numerics.quantiles import distribution, largest_part
+from vpboost.tables.encoder import InputEncoder, count_encodable
+from vpboost.tables.encodings import NormalScore, Steps, bins_of
 
 values = st.lists(st.integers(-20, 20), min_size=5, max_size=60).filter(lambda v: len(set(v)) > 2)
 
@@ -15,6 +16,31 @@ def test_the_distribution_function_by_hand():
     points, probability = distribution(np.array([3.0, 1.0, 3.0, 7.0]), np.array([1.0, 2.0, 1.0, 0.0]))
     np.testing.assert_array_equal(points, [1.0, 3.0])
     np.testing.assert_allclose(probability, [0.25, 0.75])
+
+
+@given(mass=st.lists(st.floats(1e-3, 1e3), min_size=3, max_size=40), part=st.floats(0.05, 1))
+def test_no_value_counts_for_more_than_its_part(mass, part):
+    mass = np.array(mass)
+    n = max(1, round(part * (len(mass) - 1)))
+    bound = largest_part(mass, n)
+    kept = np.minimum(mass, bound)
+    np.testing.assert_allclose(bound, kept.sum() / n if bound < mass.max() else mass.sum() / n, rtol=1e-9)
+    assert kept.max() <= kept.sum() / n * (1 + 1e-9)
+
+
+def test_a_common_value_leaves_bins_to_the_others():
+    column = np.concatenate([np.zeros(9000), np.arange(1.0, 1001)])  # nine in ten are zero
+    knots = Steps.fit(column, np.ones(len(column)), n_bins=16).knots
+    assert len(knots) == 17
+    np.testing.assert_allclose(np.diff(knots)[2:], 1000 / 15, rtol=0.05)  # one bin is the zeros', the others are even
+
+
+def test_columns_to_encode_are_counted(tmp_path):
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.normal(size=(5000, 3)), rng.integers(0, 2, size=(5000, 4)), np.full(5000, np.nan)])
+    X[::2, 0] = np.nan
+    assert count_encodable(X) == 3
+    assert count_encodable(X[:2]) == 0
 
 
 def test_normal_scores_of_normal_values_are_the_values():

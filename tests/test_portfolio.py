@@ -33,13 +33,20 @@ def test_profiles_respect_what_is_fixed_and_the_shape():
 
     coarse = [p for p in PORTFOLIO if p.encoding != "fine"]
     assert of("auto", "auto", "auto", (4000, 8)) == of("auto", "auto", "auto", (60_000, 32)) == list(PORTFOLIO)
-    for shape in ((500, 8), (3999, 8), (60_001, 8), (4000, 33)):
+    for shape in ((500, 8), (3999, 8), (4000, 33)):
         assert of("auto", "auto", "auto", shape) == coarse
+    without_trees = [p for p in coarse if not p.tree_depth]
+    assert len(without_trees) == len(coarse) - 1
+    assert of("auto", "auto", "auto", (60_001, 8)) == without_trees
+    for fixed in ({"tree_depth": 0}, {"featurizer": "rbf"}, {"method": "gd"}, {"devices": 1}):
+        assert not any(p.tree_depth for p in profiles(VPBoostRegressor(**fixed), (500, 8)))
+    assert all(p.tree_depth == 3 for p in profiles(VPBoostRegressor(tree_depth=3), (500, 8)))
     assert profiles(VPBoostClassifier(), (4000, 8)) == coarse
     assert of("fine", "auto", "auto", (500, 80)) == [Profile("fine", 0.3, 1.0)]
     assert of("auto", "auto", "auto", (49, 8)) == [FALLBACK]
     assert profiles(VPBoostClassifier(), (19, 8)) == [FALLBACK] != profiles(VPBoostClassifier(), (20, 8))
     assert {p.encoding for p in of("auto", "auto", "auto", (500, 65))} == {"plain", "quantile"}
+    assert profiles(VPBoostRegressor(), (500, 65), 64) == coarse  # one of them has two values
     assert of("plain", 0.5, "auto", (500, 8)) == [Profile("plain", 0.5, 1.0), Profile("plain", 0.5, 0.5)]
     assert of("spline", "auto", 0.5, (500, 80)) == [Profile("spline", 0.7, 0.5), Profile("spline", 0.0, 0.5)]
     assert of("auto", 0.0, 1.0, (500, 8)) == [Profile(e, 0.0, 1.0) for e in ("plain", "quantile", "spline")]
@@ -106,7 +113,7 @@ def test_the_race_is_run_at_a_high_rate(monkeypatch):
 def test_the_race_is_announced(short_race, capsys):
     VPBoostRegressor(**QUICK, verbose=1).fit(*staircase())
     printed = capsys.readouterr().err
-    assert "comparing 6 profiles" in printed
+    assert "comparing 7 profiles" in printed
     assert "chosen: Profile(encoding=" in printed
 
 
@@ -248,6 +255,7 @@ def test_learners_of_half_the_columns_have_a_start(loss, n_columns, start):
     whole, half = Profile("plain", 0.8, 1.0), Profile("plain", 0.7, 0.5)
     assert race.standing(runner(2.0, whole)) == race.standing(runner(2.0, whole._replace(max_features=None))) == 2.0
     np.testing.assert_allclose(race.standing(runner(2.0, half)), 2.0 - 2 * start)
+    np.testing.assert_allclose(race.standing(runner(2.0, half._replace(tree_depth=6))), 2.0 - 2 * max(start, 0.15))
     assert race.standing(runner(2.0, half, n_rows=race.MANY_TO_RACE)) == 2.0
     np.testing.assert_allclose(race.standing(runner(2.0, whole._replace(encoding="fine"))), 1.9)
     # a tenth of a metric, which may be below zero: the lower, the better

@@ -19,6 +19,7 @@ from .core.records import Record as Record
 from .core.records import Stage as Stage
 from .core.refit import refit as refit
 from .core.retrain import retrain as retrain
+from .core.trees import Trees as Trees
 from .core.trust_region import TrustRegion as TrustRegion
 from .core.weak_learner import Training as Training
 from .engine import cache_compilation as cache_compilation

@@ -455,10 +455,22 @@ def features(description, theta, x):
     if description["type"] == "WithBias":
         z = features(description["featurizer"], inner, x)
         return np.concatenate([z, np.ones((len(z), 1, z.shape[-1]))], axis=1)
+    if description["type"] == "WithTree":
+        return np.concatenate([features(description["featurizer"], inner, x), leaves(theta, flat(x))], axis=1)
     seen = theta["seen"]  # SomeColumns
     if not seen.all():
         x = seen[:, :, None] * x / np.sqrt(seen.mean(axis=1))[:, None, None]
     return features(description["featurizer"], inner, x)
+
+
+def leaves(theta, x):
+    """Return the leaves of M stacked soft trees, each a product of gates or of what they lack to one."""
+    gates = 0.5 + 0.5 * np.tanh(0.5 * (theta["weight"] @ x + theta["bias"][..., None]))
+    z = theta["size"][:, None, None] * np.ones((1, 1, x.shape[-1]))
+    for level in range(gates.shape[1]):
+        gate = gates[:, level, None]
+        z = np.concatenate([z * (1 - gate), z * gate], axis=1)
+    return z
 
 
 def linear(theta, name, x):

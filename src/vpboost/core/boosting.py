@@ -14,6 +14,7 @@ from jaxtyping import Array, Float
 
 from ..engine import ONCE_A_STAGE, block_unit, program, using
 from ..featurizers import Factory, Identity, columns
+from ..featurizers.trees import without_tree
 from ..losses import Loss
 from ..losses.base import newton_constant
 from ..numerics.blocks import block_map, block_sum
@@ -28,6 +29,7 @@ from .objective import summarise
 from .records import Boosted, Record, Stage
 from .reduced import Derivatives
 from .shared import arrange_on, here, over
+from .trees import Trees, grower_of
 from .trust_region import TrustRegion, accepts, bounds, first_lambda, next_lambda, reduction_ratio, search
 from .weak_learner import Trained, Training, solve_at_end
 
@@ -53,6 +55,7 @@ def boost(
     callback: Callable[[Stage], bool | None] | None = None,
     resume: Boosted | None = None,
     devices: Any = None,
+    trees: Trees | None = None,
 ) -> Boosted:
     """Fit a VPBoost ensemble: c₀, then one weak learner per stage, each accepted or rejected by the trust region.
 
@@ -95,6 +98,9 @@ def boost(
         The devices over which rows are shared out: all, so many of this process, or these. By default those of ``x``,
         if that is an array of JAX's spread along its first axis, else one. Where JAX has several processes, "all"
         makes them work together: each calls this function with its own rows, and a callback must answer alike in all.
+    trees : Trees, optional
+        Grow a soft tree beside each learner's featurizer, for responses that jump (see :mod:`vpboost.core.trees`); on
+        one device.
 
     Returns
     -------
@@ -117,7 +123,7 @@ def boost(
     dtype = check_dtype(dtype)
     check_arguments(loss, featurizer, n_learners, engine, callback, bias)
     kinds = {"training": (training, Training), "trust_region": (trust_region, TrustRegion), "resume": (resume, Boosted)}
-    check_kinds(kinds)
+    check_kinds({**kinds, "trees": (trees, Trees)})
     with jax.enable_x64(dtype == np.float64), using(engine):
         key, mesh = check_seed(seed), mesh_of(devices_of(x) if devices is None else devices)
         check_engine(engine, mesh)
@@ -131,6 +137,7 @@ def boost(
             [data] if validation is None else [data, prepare_validation(validation, loss, dtype, data, unit, arrange)]
         )
         constant, learners, history, reg = begin(loss, data, trust_region, resume, mesh)
+        grower = grower_of(trees, data, training, mesh)
         initial = initial_populations(featurizer, bias, key, data.sample(), training.candidates, len(history))
         with over(mesh):
             tracked = [Tracked(data, data.filled(constant)) for data in sets]
@@ -149,9 +156,12 @@ def boost(
                     break
                 train_key, population = next(initial)
                 if learners:
-                    population = blend(learners[-1][0], population, training.inherit)
+                    population = blend(without_tree(learners[-1][0]), population, training.inherit)
                 with over(mesh):
                     learner = train_learner(train_key, population, data.x, derivatives, reg, training)
+                    if grower is not None:
+                        (features,) = features_of(learner.featurizer, [data.x])
+                        learner = grower.beside(train_key, learner, features, derivatives, reg)
                     verdict, tracked = assess_and_add(learner, tracked, derivatives, loss, reg, training, trust_region)
                     derivatives, soundness, losses = jax.block_until_ready(
                         differentiate(loss, [one.labelled for one in tracked])

@@ -92,6 +92,8 @@ def check_supported(estimator: Any) -> None:
         raise ValueError("warm_start=True is not for fits by several processes; use Checkpoint and resume_from")
     if estimator.engine in ("numpy", "native"):
         raise ValueError(f"engine={estimator.engine!r} is for one process; leave engine 'auto'")
+    if estimator.tree_depth not in ("auto", 0):
+        raise ValueError(f"tree_depth={estimator.tree_depth!r} is not for fits by several processes; leave it 'auto'")
     if estimator.refit_full is True:
         raise ValueError("refit_full=True is not for fits by several processes; leave it 'auto'")
 
@@ -157,7 +159,8 @@ def choose(
         profile = [plain_number(value) for value in run.plan.profile]
         return {"profile": profile, "weights": None if weights is None else weights.tolist(), "race": raced}
 
-    with setting(estimator, "encoding", "plain" if wide else estimator.encoding):  # others would take much memory
+    encoding = "plain" if wide else estimator.encoding  # others would take much memory
+    with setting(estimator, "encoding", encoding), setting(estimator, "tree_depth", 0):
         found = by_first(race)
     estimator.race_ = {profile_from(tuple(p)): np.inf if s is None else s for p, s in found["race"]}
     weights = None if found["weights"] is None else np.array(found["weights"])

@@ -22,7 +22,7 @@ BINDING = (
     *("eval_metric", "validation_fraction", "dtype"),
 )
 #: What of a profile belongs to a model from its first stage on.
-LASTING = ("encoding", "inherit", "max_features", "weight_scale", "relevance", "n_chains", "refit_full")
+LASTING = ("encoding", "inherit", "max_features", "weight_scale", "relevance", "n_chains", "refit_full", "tree_depth")
 
 
 class Checks(Settings):

@@ -12,7 +12,7 @@ from ..core.ensemble import mean_squared_slopes
 from ..engine import using
 from ..losses import Observed, SquaredError
 from ..numerics.lengths import MOST_ROWS, Process, likeliest_process
-from ..tables.encoder import InputEncoder
+from ..tables.encoder import InputEncoder, count_encodable
 from ..tables.rows import take
 from .checks import Checks
 from .metrics import Score, score_function
@@ -26,6 +26,7 @@ from .plan import (
     stopping_of,
     suits_native,
     training_of,
+    trees_of,
     trust_region_of,
 )
 from .portfolio import (
@@ -41,6 +42,8 @@ from .portfolio import (
     SMOOTH_STAGES,
     Profile,
     fallback,
+    is_auto,
+    is_wide,
     profiles,
     smooth_profiles,
 )
@@ -110,6 +113,7 @@ class Choosing(Checks):
             eval_metric=self.eval_metric,
             metric=None if metric is None else partial(self._score, metric),
             n_chains=n_chains,
+            trees=trees_of(profile, encoder.n_plain),
             slope_weight=1.0 if train.slopes is None else slope_weight_of(self.slope_weight, len(encoder.numeric_)),
         )
 
@@ -124,7 +128,10 @@ class Choosing(Checks):
 
         ``refits`` says whether the rows that validate may be learnt from later.
         """
-        choices = profiles(self, np.shape(train.inputs))
+        shape = np.shape(train.inputs)
+        choices = profiles(self, shape, count_encodable(train.inputs) if is_wide(shape) else None)
+        if self.loss_.couples_outputs:  # with leaves, the systems of many classes are large
+            choices = [p for p in choices if not p.tree_depth or not is_auto(self.tree_depth)]
         smooth, pilots = self._smooth_choices(train, choices), (PILOT_STAGES, PILOT_RATE)
         if train.slopes is not None:  # responses whose slopes are known are smooth
             choices = smooth or [p for p in choices if p.encoding == self.encoding] or [fallback(self)]

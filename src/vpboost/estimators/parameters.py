@@ -38,7 +38,7 @@ PARAMETERS = """Parameters
     encoding : {{"auto", "plain", "quantile", "spline", "fine"}}, default="auto"
         What the learners see of each numeric column: its standardised value ("plain"), also its normal score
         ("quantile": for heavy tails), or also smooth steps between its quantiles ("spline": 16 at the most, for rough
-        functions; "fine": 64). "auto", here and in the next two, races the combinations of the portfolio, seven at the
+        functions; "fine": 64). "auto", here and in the next two, races the combinations of the portfolio, eight at the
         most, for ten stages on the validation data and takes the best (with 50 training rows or more, 20 for
         classifiers; "plain", 0.8 and 1 below and above a million rows). With squared error, profiles for responses
         without noise race, too, unless a Gaussian process sees noise: of 80 to 2,000 training rows, and up to 20,000
@@ -48,6 +48,11 @@ PARAMETERS = """Parameters
         0 starts afresh; 0.8 suits large tables.
     max_features : float, "auto" or None, default="auto"
         Part of the columns that each learner sees, in (0, 1]; small values suit small noisy tables. None is 1.
+    tree_depth : int or "auto", default="auto"
+        Levels, up to 8, of a soft tree that is grown beside each learner's features, for responses that jump: a tree of
+        six has 64 leaves, whose weights are solved for with all others. 0 is none. Predictions stay smooth, but steep
+        where a tree cuts. "auto" is 0, or 6 where that wins the race (of one output or of squared error, up to 60,000
+        training rows, on one device).
     relevance : bool or "auto", default="auto"
         Weigh columns, in the "plain" encoding, by how strongly targets depend on them (by correlation lengths, with
         squared error, then by derivatives of a few quick stages), if that validates better. Helps where many columns

@@ -11,6 +11,7 @@ import numpy as np
 from ..callbacks import EarlyStopping
 from ..checks import plain_number
 from ..core.dense import is_plain
+from ..core.trees import Trees
 from ..core.trust_region import TrustRegion
 from ..core.weak_learner import Training
 from ..featurizers import Factory, SomeColumns, named_factory, takes
@@ -62,6 +63,7 @@ class FitPlan:
     metric: Callable[[Part, np.ndarray], float] | None  #: of a part and raw predictions for it; None for the loss
     n_chains: int = 1  #: fits that are averaged
     slope_weight: float = 1.0  #: of an observed slope beside a value
+    trees: Trees | None = None  #: grown beside the learners
 
 
 def training_of(settings: Any, profile: Profile, n: int, n_outputs: int = 1, coupled: bool = False) -> Training:
@@ -74,6 +76,11 @@ def training_of(settings: Any, profile: Profile, n: int, n_outputs: int = 1, cou
     given |= parameters_of(profile, "inherit", "reg_theta")
     given |= {"sketch": sketch, "majorant": projects and coupled, "cg_tol": CG_TOL}
     return Training(max_steps=steps_of(profile, n), batch_size=batch, **given)
+
+
+def trees_of(profile: Profile, n_plain: int) -> Trees | None:
+    """Return how trees are grown beside learners, if any are: by the columns themselves, not by what encodings add."""
+    return Trees(int(profile.tree_depth), n_plain) if profile.tree_depth else None
 
 
 def steps_of(profile: Profile, n: int) -> int:

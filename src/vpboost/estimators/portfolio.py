@@ -12,8 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..checks import check_count, is_number
+from ..core.weak_learner import METHODS
 from ..featurizers import takes
 from ..featurizers.activations import ACTIVATIONS
+from ..featurizers.trees import DEEPEST
 from ..suggest import did_you_mean
 from ..tables.encodings import ENCODINGS
 
@@ -35,6 +37,7 @@ class Profile(NamedTuple):
     rounds: int = 10  #: stages to wait for a better score
     n_chains: int | None = None  #: None is by the number of rows
     refit_full: bool = False  #: whether chains after the first learn from all rows
+    tree_depth: int = 0  #: levels of the tree beside each learner; 0 does without it
 
     def parameters(self) -> dict[str, Any]:
         """Return the parameters of an estimator that fix this profile: a fit with them has no race.
@@ -54,6 +57,7 @@ PORTFOLIO = (
     Profile("spline", 0.7, 1.0),
     Profile("spline", 0.0, 1.0),
     Profile("fine", 0.3, 1.0),
+    Profile("quantile", 0.7, 0.5, max_steps=10, rounds=20, n_chains=2, tree_depth=6),
 )
 #: For responses without noise, after the race between the others. All rows count: other chains learn from them.
 SMOOTH = (
@@ -70,10 +74,12 @@ MOST_CHAINS = 1000
 #: Smaller tables are not worth a race, nor validation data: too few rows to judge by. The second is of classifiers,
 #: which soon are too sure of themselves without.
 LEAST_ROWS = 50, 20
-#: An encoding of more columns than this would be too wide, or hardly finer than the other.
+#: An encoding of more columns (of more than two values) than this would be too wide, or hardly finer than the other.
 MOST_COLUMNS = {"spline": 64, "fine": 32}
 #: The fine encoding is for regression on so many training rows: fewer do not fill its bins.
 FINE_ROWS = 4000, 60_000
+#: Trees are grown beside learners up to so many training rows.
+MOST_TREE_ROWS = 60_000
 #: Of more rows than this, only the columns themselves are kept: encodings multiply their number.
 MOST_ENCODED_ROWS = 1_000_000
 
@@ -100,6 +106,8 @@ TIE = 0.004, 0.02
 #: the second is of classifiers of so many columns or more, which they suit. Not with ``MANY_TO_RACE`` rows, of which
 #: the race tells the truth.
 SLOW_START, MANY_COLUMNS = (0.1, 0.6), 8
+#: The same where trees grow beside such learners, but for classifiers of many columns.
+TREE_START = 0.15
 #: The same of the fine encoding, whose learners start nearly afresh.
 FINE_START = 0.05
 
@@ -135,6 +143,11 @@ def check_choices(encoding: Any, inherit: Any, max_features: Any, weight_scale: 
         check_count("n_chains", chains)
         if chains > MOST_CHAINS:
             raise ValueError(f"n_chains must be at most {MOST_CHAINS}, got {chains!r}")
+    levels = others.get("tree_depth", 0)
+    if not is_auto(levels):
+        check_count("tree_depth", levels, 0)
+        if levels > DEEPEST:
+            raise ValueError(f"tree_depth must be at most {DEEPEST}, got {levels!r}")
     for name in ("relevance", "refit_full"):
         value = others.get(name, False)
         if not is_auto(value) and not isinstance(value, bool | np.bool_):
@@ -174,19 +187,30 @@ def fallback(settings: Any) -> Profile:
     return fix(FALLBACK, settings)
 
 
-def profiles(settings: Any, shape: tuple[int, ...]) -> list[Profile]:
-    """Return the profiles to choose from for training inputs of this shape, what the user fixed being fixed."""
+def is_wide(shape: tuple[int, ...]) -> bool:
+    """Say whether there are so many columns that some encodings are not for all of them."""
+    return len(shape) == 2 and shape[1] > min(MOST_COLUMNS.values())
+
+
+def profiles(settings: Any, shape: tuple[int, ...], n_encodable: int | None = None) -> list[Profile]:
+    """Return the profiles to choose from for training inputs of this shape, what the user fixed being fixed.
+
+    ``n_encodable`` is the number of columns to which encodings add something; None is all.
+    """
     encoding, max_features = settings.encoding, settings.max_features
     if settings.relevance is True and (len(shape) > 2 or encoding not in ("auto", "plain")):
         raise ValueError("relevance=True is for tables with encoding='plain'; leave relevance or encoding 'auto'")
     if len(shape) > 2:
         if encoding not in ("auto", "plain") or max_features not in ("auto", None):
             raise ValueError(f"encoding={encoding!r} and max_features={max_features!r} are for tables; X holds images")
+        if settings.tree_depth not in ("auto", 0):
+            raise ValueError(f"tree_depth={settings.tree_depth!r} is for tables; X holds images")
         return [fix(Profile("plain", 0.0, None), settings)._replace(max_features=None)]
 
     if shape[0] < LEAST_ROWS[settings._is_classifier]:
         return [fallback(settings)]
-    allowed = [p for p in PORTFOLIO if shape[1] <= MOST_COLUMNS.get(p.encoding, shape[1])]
+    n_columns = shape[1] if n_encodable is None else n_encodable
+    allowed = [p for p in PORTFOLIO if n_columns <= MOST_COLUMNS.get(p.encoding, n_columns)]
     if shape[0] > MOST_ENCODED_ROWS:
         allowed = [p for p in PORTFOLIO if p.encoding == "plain"]
     if settings._is_classifier or not FINE_ROWS[0] <= shape[0] <= FINE_ROWS[1]:
@@ -195,7 +219,19 @@ def profiles(settings: Any, shape: tuple[int, ...]) -> list[Profile]:
         allowed = [p for p in PORTFOLIO if p.encoding == "plain"]
     if encoding != "auto":  # the user's encoding with the other choices that go with it
         allowed = [p for p in PORTFOLIO if p.encoding == encoding]
+    if not grows_trees(settings, shape):
+        allowed = [p for p in allowed if not p.tree_depth]
     return list(dict.fromkeys(fix(p, settings) for p in allowed))
+
+
+def grows_trees(settings: Any, shape: tuple[int, ...]) -> bool:
+    """Say whether profiles with trees race, whose depth then is the profile's own.
+
+    Not where the user has said how learners are made, nor where linear weights are not solved for at the end.
+    """
+    free = is_auto(settings.inherit) and is_auto(settings.max_features)
+    one = settings.devices is None and METHODS[settings.method].end and settings.featurizer == "mlp"
+    return is_auto(settings.tree_depth) and free and one and shape[0] <= MOST_TREE_ROWS
 
 
 def smooth_profiles(settings: Any, others: list[Profile]) -> list[Profile]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..engine import using
 from ..losses import BinaryCrossEntropy, MulticlassCrossEntropy
-from .portfolio import FINE_START, MANY_COLUMNS, MANY_TO_RACE, SLOW_START, TIE
+from .portfolio import FINE_START, MANY_COLUMNS, MANY_TO_RACE, SLOW_START, TIE, TREE_START
 from .run import Run
 
 
@@ -77,5 +77,6 @@ def standing(run: Run) -> float:
         return run.best_score
     # a loss, not a metric, of which a part may mean nothing
     classes = isinstance(run.plan.loss, BinaryCrossEntropy | MulticlassCrossEntropy) and run.plan.metric is None
-    start = SLOW_START[classes and len(np.unique(run.plan.encoder.sources_)) >= MANY_COLUMNS]
+    suited = classes and len(np.unique(run.plan.encoder.sources_)) >= MANY_COLUMNS
+    start = TREE_START if run.plan.profile.tree_depth and not suited else SLOW_START[suited]
     return run.best_score - start * abs(run.best_score)

@@ -24,7 +24,7 @@ from .run import Run
 FREE_TO_CHANGE = (
     *("n_estimators", "callbacks", "verbose", "warm_start", "devices"),
     *("random_state", "encoding", "inherit", "max_features", "weight_scale", "relevance"),
-    *("n_chains", "refit_full"),
+    *("n_chains", "refit_full", "tree_depth"),
 )
 
 

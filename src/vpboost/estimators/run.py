@@ -66,6 +66,7 @@ class Run:
             callback=after_stage,
             resume=resume,
             devices=self.devices,
+            **({} if plan.trees is None else {"trees": plan.trees}),
         )
         return self.boosted
 

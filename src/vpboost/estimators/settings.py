@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator
 from ..callbacks import check_callbacks
 from ..checks import check_between, check_count, is_number, is_whole
 from ..core.arguments import check_dtype, check_engine
+from ..core.trees import Trees
 from ..engine import ENGINES
 from ..numerics.devices import mesh_of
 from .metrics import score_function
@@ -46,6 +47,7 @@ class Settings(BaseEstimator):
         encoding: str = "auto",
         inherit: Any = "auto",
         max_features: Any = "auto",
+        tree_depth: Any = "auto",
         candidates: int = 1,
         n_chains: Any = "auto",
         refit_full: Any = "auto",
@@ -108,6 +110,10 @@ class Settings(BaseEstimator):
         check_engine("xla" if self.engine == "auto" else self.engine, mesh_of(self.devices))
         check_choices(**{name: getattr(self, name) for name in set(Profile._fields) - {"rounds"}})
         profile = fallback(self)
+        if profile.tree_depth:
+            Trees(int(profile.tree_depth)).check(training_of(self, profile, 1))
+            if self.devices is not None:
+                raise ValueError(f"tree_depth={self.tree_depth!r} is for one device; leave devices=None")
         training_of(self, profile, 1), trust_region_of(self, profile, rate_of(profile, 1)), factory_of(self, profile, 1)
         score_function(self.eval_metric, self._is_classifier)
         loss = self._named_loss()

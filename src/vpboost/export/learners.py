@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..featurizers import KINDS
+from ..featurizers.trees import onnx_leaves
 from ..files.describe import kind_described
 
 
@@ -45,4 +46,7 @@ def table_features(graph: Any, x: str, description: dict, theta: dict) -> str:
             part = seen / np.sqrt(seen.mean(axis=1, keepdims=True))
             x = graph("Mul", graph.constant(part[:, :, None]), x)
         return table_features(graph, x, description["featurizer"], inner(theta))
+    if description["type"] == "WithTree":
+        features = table_features(graph, x, description["featurizer"], inner(theta))
+        return graph("Concat", features, onnx_leaves(graph, x, theta), axis=1)
     return KINDS[description["type"]].onnx(graph, x, description["options"], theta)

@@ -50,9 +50,10 @@ from .base import (
 from .bases import RBF, BSpline, Fourier
 from .networks import MLP, ConvNet, ResNet
 from .registry import KINDS, Kind, kind_of, named_factory, register, takes
+from .trees import WithTree
 
 __all__ = [
     "KINDS", "MLP", "RBF", "BSpline", "ConvNet", "Factory", "Fourier", "Identity", "Kind", "ResNet", "SomeColumns",
-    "WithBias", "WithSlopes", "activation_function", "columns", "count_parameters", "kind_of", "named_factory",
+    "WithBias", "WithSlopes", "WithTree", "activation_function", "columns", "count_parameters", "kind_of", "named_factory",
     "register", "require_vector", "takes", "with_bias",
 ]  # fmt: skip

@@ -15,6 +15,7 @@ import numpy as np
 from .. import losses
 from ..featurizers import KINDS, Factory, Kind, SomeColumns, WithBias, kind_of
 from ..featurizers.activations import ACTIVATIONS, Activation
+from ..featurizers.trees import DEEPEST, WithTree, untrained_tree, without_tree
 from .container import ModelFileError, brief, shortened
 from .reader import Reader
 
@@ -40,6 +41,9 @@ def describe_featurizer(module: Any) -> dict[str, Any]:
         return {"type": "WithBias", "featurizer": describe_featurizer(module.featurizer)}
     if type(module) is SomeColumns:
         return {"type": "SomeColumns", "featurizer": describe_featurizer(module.featurizer)}
+    if type(module) is WithTree:
+        inner = describe_featurizer(module.featurizer)
+        return {"type": "WithTree", "featurizer": inner, "depth": int(module.bias.shape[-1])}
     name, kind = type(module).__name__, kind_of(type(module))
     if kind is None:
         return {"type": "custom", "name": name}
@@ -86,6 +90,11 @@ def factory_of(description: Any, custom: Factory | None, nested: bool = False) -
                 raise ModelFileError("the featurizer's description chooses columns twice")
             return partial(SomeColumns, factory=inner, fraction=1.0)
         return lambda key, rows: WithBias(inner(key, rows))
+    if kind == "WithTree" and set(description) == {"type", "featurizer", "depth"}:
+        depth, inner = description["depth"], description["featurizer"]
+        if type(depth) is not int or not 0 < depth <= DEEPEST or wrapped_in(inner, "WithTree"):
+            raise ModelFileError(f"the featurizer's description has a tree of depth {brief(depth)}, or two trees")
+        return partial(untrained_tree, factory_of(inner, custom, nested=True), depth)
     if kind == "custom":
         if custom is None:
             name = description.get("name")
@@ -96,6 +105,13 @@ def factory_of(description: Any, custom: Factory | None, nested: bool = False) -
     if kind not in KINDS or set(description) != {"type", "options"}:
         raise ModelFileError(f"the model has a featurizer {brief(kind)}, which this version does not know")
     return partial(KINDS[kind].build, **check_options(description["options"], kind))
+
+
+def wrapped_in(description: Any, kind: str) -> bool:
+    """Say whether a description, or what it is made of, is of a kind."""
+    return isinstance(description, dict) and (
+        description.get("type") == kind or wrapped_in(description.get("featurizer"), kind)
+    )
 
 
 def check_options(options: Any, kind: str) -> dict[str, Any]:
@@ -190,7 +206,8 @@ def fill_stacked(reader: Reader, module: Any, arrays: dict[str, np.ndarray], n_l
         sound = array.dtype.kind != "f" or not array.size or float(np.abs(array).max()) <= largest
         reader.require(sound, f"has huge numbers in {what}: its predictions are not finite")
     filled = fill(module, arrays)
-    inner = filled.featurizer if isinstance(filled, WithBias) else filled
+    inner = without_tree(filled)
+    inner = inner.featurizer if isinstance(inner, WithBias) else inner
     if isinstance(inner, SomeColumns):
         reader.require(bool(np.asarray(inner.seen).any(axis=1).all()), "has a learner that sees no column")
     return filled

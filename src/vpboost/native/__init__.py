@@ -54,7 +54,7 @@ class _Task(ctypes.Structure):
 
 @cache
 def functions(size: int | None = None) -> dict[str, Any] | None:
-    """Return the functions of the library, by precision, for vectors of so many bytes or of this processor's.
+    """Return the functions of the library: by precision, for vectors of so many bytes or of this processor's, and cuts.
 
     None if there is no library.
     """
@@ -63,10 +63,13 @@ def functions(size: int | None = None) -> dict[str, Any] | None:
         library.vpboost_vector_bytes.restype = ctypes.c_int64
         size = size or library.vpboost_vector_bytes()
         found = {f"float{bits}": getattr(library, f"vpboost_train_{bits}_{size}") for bits in (32, 64)}
+        found["best_cut"] = library.vpboost_best_cut
     except (OSError, AttributeError):
         return None
-    for function in found.values():
-        function.restype, function.argtypes = ctypes.c_int64, [ctypes.POINTER(_Task)]
+    for name, function in found.items():
+        of_cut = [*[ctypes.c_int64] * 5, ctypes.c_double, *[ctypes.c_void_p] * 7]
+        function.restype = ctypes.c_int64
+        function.argtypes = of_cut if name == "best_cut" else [ctypes.POINTER(_Task)]
     return found
 
 
@@ -120,6 +123,40 @@ def train(dense: Dense, descent: Descent, n_threads: int | None = None, vector_b
     if failed:
         raise MemoryError("no memory to train a learner")
     return arrays["trace"]
+
+
+class Questions(NamedTuple):
+    """What a level of a tree is grown by: rows in bins of each column, in leaves, and the quadratic model at each."""
+
+    bins: np.ndarray  #: (columns, rows), uint8
+    leaf: np.ndarray  #: (rows,), uint8
+    gradient: np.ndarray  #: (rows, outputs), float64
+    curvature: np.ndarray  #: (rows,), float64
+    seen: np.ndarray  #: (columns,), bool: which columns may be asked about
+
+
+def best_cut(asked: Questions, n_bins: int, n_leaves: int, penalty: float) -> tuple[int, int, float]:
+    """Return the column and the bin after which to cut all leaves, −1 if there is none, and what is gained by it."""
+    n_columns, n = asked.bins.shape
+    n_outputs = asked.gradient.shape[-1]
+    arrays = [
+        expect(asked.bins, np.uint8, (n_columns, n)),
+        expect(asked.leaf, np.uint8, (n,)),
+        expect(asked.gradient, np.float64, (n, n_outputs)),
+        expect(asked.curvature, np.float64, (n,)),
+        expect(asked.seen, np.bool_, (n_columns,)),
+    ]
+    # C writes where these say
+    if n and (asked.bins.max(initial=0) >= n_bins or asked.leaf.max(initial=0) >= n_leaves):
+        raise ValueError(f"rows must be in {n_bins} bins and {n_leaves} leaves")
+    known = functions()
+    if known is None:
+        raise RuntimeError("vpboost was installed without its C part")
+    found, gain = np.zeros(2, np.int64), np.zeros(1)
+    places = [array.ctypes.data for array in (*arrays, found, gain)]
+    if known["best_cut"](n, n_columns, n_bins, n_leaves, n_outputs, penalty, *places):
+        raise MemoryError("no memory to grow a tree")
+    return int(found[0]), int(found[1]), float(gain[0])
 
 
 def expect(array: np.ndarray, dtype: Any, shape: tuple[int, ...]) -> np.ndarray:

@@ -163,6 +163,7 @@ def facts(model: Any) -> dict[str, Any]:
         "encoding of inputs": model.profile_.encoding,
         "start of learners": f"{model.profile_.inherit} of the learner before",
         "columns seen by each learner": model.profile_.max_features,
+        "tree beside each learner": f"{model.profile_.tree_depth} levels" if model.profile_.tree_depth else "none",
         "best validation score": f"{model.best_score_:.6g}" if model.evals_result_["validation"] else "none",
         "time of training": f"{model.history_['seconds'].sum():.1f} s of stages",
         "precision": model.profile_.dtype,

@@ -9,8 +9,11 @@ from ..numerics.rows import MANY_ROWS
 from ..predictor import FARTHEST, encoded, standardise
 from .encodings import ENCODINGS, MOST_BINS, Cycles, bins_of
 from .frames import Table
-from .rows import parts_of, random_rows
+from .rows import parts_of, random_rows, take
 from .scaling import statistics
+
+#: Rows that are looked at to count columns of more than two values.
+LOOKED_AT = 2000
 
 
 class Categories(NamedTuple):
@@ -188,6 +191,13 @@ class InputEncoder:
         for column, places, steepness in self._steepness(scaled):
             along[:, column, places] = steepness * pace[:, [column]]
         return along
+
+
+def count_encodable(X: Any) -> int:
+    """Return how many columns encodings add to: those of numbers with more than two values, by some of the rows."""
+    rows = np.unique(np.linspace(0, X.shape[0] - 1, min(X.shape[0], LOOKED_AT)).astype(int))
+    numbers, _ = parts_of(take(X, rows))
+    return sum(len(np.unique(column[np.isfinite(column)])) > 2 for column in numbers.T)
 
 
 def extra_of(column: int, encoding: Any, values: np.ndarray, weights: np.ndarray) -> Extra:

@@ -12,6 +12,7 @@ import numpy as np
 from scipy.interpolate import PchipInterpolator
 from scipy.special import ndtr, ndtri
 
+from ..numerics.quantiles import distribution, evenly_filled
 from ..predictor import spline, steps, waves
 
 
@@ -77,10 +78,7 @@ class Steps:
     @classmethod
     def fit(cls, values: np.ndarray, weight: np.ndarray, n_bins: int = 16) -> "Steps":
         """Learn the bins from a column and its weights."""
-        points, probability = distribution(values, weight)
-        if len(points) > n_bins + 1:
-            points = np.unique(np.interp(np.linspace(0, 1, n_bins + 1), probability, points))
-        return cls(points)
+        return cls(evenly_filled(values, weight, n_bins))
 
     def __call__(self, values: np.ndarray) -> np.ndarray:
         """Return the steps, shape ``(n, n_bins)``."""
@@ -132,16 +130,6 @@ class Cycles:
         phases = np.concatenate([self.phases, self.phases + np.pi / 2])  # cosines are sines
         turned = graph("Mul", value, graph.constant(np.tile(self.frequencies, 2), "float64"))
         return graph("Sin", graph("Add", turned, graph.constant(phases, "float64")))
-
-
-def distribution(values: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distinct values in order and the weighted distribution function at their middle, inside (0, 1)."""
-    # values that differ by rounding alone are one
-    points, place = np.unique(np.round(values, 9), return_inverse=True)
-    mass = np.bincount(place.reshape(-1), weights=weight)
-    points, mass = points[mass > 0], mass[mass > 0]
-    middle = (np.cumsum(mass) - mass / 2) / mass.sum()
-    return points, np.clip(middle, 1e-12, 1 - 1e-12)  # weights may be so uneven that rounding makes it 0 or 1
 
 
 #: Encodings by name: what is added to every numeric column that has more than two values.
