@@ -168,6 +168,8 @@ TABLES = (
 SLOW = {"cdr": ("catboost",), "mtr_oes97": ("catboost",)}
 #: Tables that nobody looked at when the defaults were chosen.
 UNSEEN = ("uci_boston", "uci_wine_red", "mtr_jura", "mtr_oes97", "satimage", "penbased")
+#: A table of mostly one-hot columns, on which defaults were far behind trees when this was written.
+ONE_HOT = ("adult",)
 
 
 def data_folder() -> Path:
@@ -201,7 +203,7 @@ def evaluate(kind: str, model: Any, X: np.ndarray, y: np.ndarray) -> dict[str, f
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="VPBoost beside its peers on real tables, default settings.")
-    parser.add_argument("--only", nargs="+", default=[*TABLES, *UNSEEN], choices=(*TABLES, *UNSEEN))
+    parser.add_argument("--only", nargs="+", default=[*TABLES, *UNSEEN, *ONE_HOT], choices=(*TABLES, *UNSEEN, *ONE_HOT))
     parser.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--table", action="store_true", help="run nothing, show what is stored")

@@ -23,6 +23,7 @@ from vpboost import (
     load_model,
     native,
 )
+from vpboost.callbacks import Checkpoint
 from vpboost.core import trees
 from vpboost.core.boosting import differentiate
 from vpboost.core.data import prepare
@@ -311,6 +312,29 @@ def test_a_profile_with_trees_is_raced_and_wins_where_the_response_jumps():
     model = VPBoostRegressor(n_chains=1, n_estimators=30).fit(X, y)
     assert model.profile_.tree_depth == 6
     assert VPBoostRegressor(n_chains=1, n_estimators=1, tree_depth=0).fit(X, y).profile_.tree_depth == 0
+
+
+def test_a_fit_with_trees_resumes_from_a_checkpoint_to_the_same_bits(tmp_path):
+    path = tmp_path / "checkpoint"
+    whole = VPBoostRegressor(tree_depth=3, **QUICK).fit(X, Y)
+    VPBoostRegressor(tree_depth=3, **{**QUICK, "n_estimators": 5}, callbacks=[Checkpoint(path, every=5)]).fit(X, Y)
+    again = VPBoostRegressor(tree_depth=3, **QUICK).fit(X, Y, resume_from=path)
+    np.testing.assert_array_equal(again.predict(X), whole.predict(X))
+
+
+def test_many_outputs_and_holes_know_trees():
+    many = np.outer(Y, np.linspace(1, 2, 12)) + X[:, [2]]
+    many[::7, 3] = np.nan
+    model = VPBoostRegressor(tree_depth=3, **QUICK).fit(X, many)
+    assert np.nanmean((model.predict(X) - many) ** 2) < 0.2 * np.nanvar(many)
+
+
+def test_trees_do_not_go_with_observed_slopes():
+    dy = np.zeros((400, 3))
+    with pytest.raises(ValueError, match="tree_depth=3 does not go with dy"):
+        VPBoostRegressor(tree_depth=3).fit(X, Y, dy=dy)
+    model = VPBoostRegressor(encoding="quantile", n_estimators=1, n_chains=1).fit(X[:90], Y[:90], dy=dy[:90])
+    assert model.profile_.tree_depth == 0
 
 
 # --- descriptions in files --------------------------------------------------------------------------------------------

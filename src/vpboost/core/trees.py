@@ -75,15 +75,12 @@ class Grower:
     def beside(self, key: Any, learner: Trained, features: Array, derivatives: Derivatives, reg: Array) -> Trained:
         """Return a learner with a tree beside its featurizer; ``features`` are those of the training data."""
         rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
-        gradient, curvature = left_by(features, derivatives, float(reg))
-        if gradient.shape[1] > MOST_OUTPUTS:
-            gradient = gradient @ rng.normal(size=(gradient.shape[1], MOST_OUTPUTS))
-        weight, bias = self.grow(rng, gradient, curvature)
-        dtype = features.dtype
+        dtype, n_outputs = features.dtype, derivatives.gradient.shape[-1]
+        mix = rng.normal(size=(n_outputs, MOST_OUTPUTS)).astype(dtype) if n_outputs > MOST_OUTPUTS else None
+        weight, bias = self.grow(rng, *left_by(features, derivatives, float(reg), mix))
         size = np.sqrt(float(reg) * len(self.there) / ROWS_OF_PENALTY)
         tree = (np.asarray(part, dtype) for part in (weight, bias, size))
-        n, n_outputs = features.shape[1] + (1 << self.depth), derivatives.gradient.shape[-1]
-        weights: Any = np.zeros((n, n_outputs), dtype)  # only a first guess
+        weights: Any = np.zeros((features.shape[1] + (1 << self.depth), n_outputs), dtype)  # only a first guess
         return Trained(planted(learner.featurizer, *tree), weights, learner.objective)
 
     def grow(self, rng: np.random.Generator, gradient: np.ndarray, curvature: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -132,11 +129,17 @@ def cuts_of(column: np.ndarray, weight: np.ndarray) -> Cuts:
     return Cuts(points[:-1] + gaps / 2, np.maximum((SHARP if few else SOFT) * gaps, SHARPEST))
 
 
-def left_by(features: Array, derivatives: Derivatives, reg: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return ω g, (rows, outputs), after a step with the best weights of features in blocks, and ω s, s = mean H_kk."""
+def left_by(
+    features: Array, derivatives: Derivatives, reg: float, mix: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return ω g, (rows, outputs), after a step with the best weights of features in blocks, and ω s, s = mean H_kk.
+
+    ``mix`` makes few outputs of many.
+    """
     z = np.moveaxis(np.asarray(features, float), 1, 0).reshape(features.shape[1], -1)
     weight = np.asarray(derivatives.weight, float).reshape(-1, 1)
-    gradient = weight * np.asarray(derivatives.gradient, float).reshape(len(weight), -1)
+    gradient = np.asarray(derivatives.gradient).reshape(len(weight), -1)
+    gradient = weight * (gradient if mix is None else gradient @ mix)
     curvature = weight[:, 0] * np.asarray(mean_curvature(derivatives), float).ravel()
     system = (z * curvature) @ z.T + reg * np.eye(len(z))
     weights = np.linalg.solve(system, z @ gradient)

@@ -134,6 +134,9 @@ class Choosing(Checks):
             choices = [p for p in choices if not p.tree_depth or not is_auto(self.tree_depth)]
         smooth, pilots = self._smooth_choices(train, choices), (PILOT_STAGES, PILOT_RATE)
         if train.slopes is not None:  # responses whose slopes are known are smooth
+            if self.tree_depth not in ("auto", 0):
+                raise ValueError(f"tree_depth={self.tree_depth!r} does not go with dy; leave it 'auto'")
+            choices = [p for p in choices if not p.tree_depth]
             choices = smooth or [p for p in choices if p.encoding == self.encoding] or [fallback(self)]
             smooth, pilots = [], (SMOOTH_STAGES, SMOOTH_RATE)
             if held_out is None and train.n_rows < LEAST_ROWS[0]:

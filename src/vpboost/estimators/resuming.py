@@ -13,6 +13,7 @@ from ..checks import plain_number
 from ..core.data import SAMPLE_ROWS, evenly_spaced
 from ..core.initial import example
 from ..core.records import Boosted
+from ..featurizers.trees import untrained_tree
 from ..files.checkpoint import CheckpointError, Facts, digest, read_checkpoint
 from ..losses import Loss
 from ..numerics.rows import chunks
@@ -67,7 +68,10 @@ def restore(run: Run, path: Any, found: Facts, wanted: dict[str, Any], n_estimat
     plan, (x, y, _) = run.plan, run.train.learnt
     with jax.enable_x64(np.dtype(plan.dtype) == np.float64):
         rows = jnp.asarray(evenly_spaced(x, SAMPLE_ROWS), plan.dtype)
-        boosted = read_checkpoint(path, example(plan.factory, True, rows), rows[0], plan.loss.n_outputs(y))
+        factory = plan.factory
+        if plan.trees is not None:
+            factory = partial(untrained_tree, factory=factory, depth=plan.trees.depth)
+        boosted = read_checkpoint(path, example(factory, True, rows), rows[0], plan.loss.n_outputs(y))
     run.scores = found.scores
     return boosted
 

@@ -54,6 +54,6 @@ from .trees import WithTree
 
 __all__ = [
     "KINDS", "MLP", "RBF", "BSpline", "ConvNet", "Factory", "Fourier", "Identity", "Kind", "ResNet", "SomeColumns",
-    "WithBias", "WithSlopes", "WithTree", "activation_function", "columns", "count_parameters", "kind_of", "named_factory",
-    "register", "require_vector", "takes", "with_bias",
+    "WithBias", "WithSlopes", "WithTree", "activation_function", "columns", "count_parameters", "kind_of",
+    "named_factory", "register", "require_vector", "takes", "with_bias",
 ]  # fmt: skip

@@ -48,7 +48,7 @@ class WithTree(ByColumns):
         return jnp.concatenate([columns(self.featurizer, x), leaves])
 
 
-def untrained_tree(factory: Factory, depth: int, key: PRNGKeyArray, rows: Array) -> WithTree:
+def untrained_tree(key: PRNGKeyArray, rows: Array, *, factory: Factory, depth: int) -> WithTree:
     """Return a fresh featurizer beside a tree that asks nothing yet."""
     bias = jnp.zeros(depth, rows.dtype)
     weight = jnp.zeros((depth, int(np.prod(rows.shape[1:]))), rows.dtype)

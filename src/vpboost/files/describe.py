@@ -94,7 +94,7 @@ def factory_of(description: Any, custom: Factory | None, nested: bool = False) -
         depth, inner = description["depth"], description["featurizer"]
         if type(depth) is not int or not 0 < depth <= DEEPEST or wrapped_in(inner, "WithTree"):
             raise ModelFileError(f"the featurizer's description has a tree of depth {brief(depth)}, or two trees")
-        return partial(untrained_tree, factory_of(inner, custom, nested=True), depth)
+        return partial(untrained_tree, factory=factory_of(inner, custom, nested=True), depth=depth)
     if kind == "custom":
         if custom is None:
             name = description.get("name")
