@@ -23,8 +23,9 @@ from .data import Data
 from .reduced import Derivatives
 from .weak_learner import Trained, Training
 
-#: Bins of a column, rows that tell where to cut, and outputs that count, at the most. (More are mixed at random.)
-MOST_BINS, MOST_ROWS, MOST_OUTPUTS = 128, 20_000, 8
+#: Bins of a column, rows and columns that a tree is grown by, and outputs that count, at the most. (More outputs are
+#: mixed at random.)
+MOST_BINS, MOST_ROWS, MOST_COLUMNS, MOST_OUTPUTS = 128, 20_000, 100, 8
 #: The part of the rows, and of the columns, that each tree is grown by: trees that see other parts err in other ways.
 ROWS, COLUMNS = 0.7, 0.8
 #: How far an answer reaches from a cut, in units of the gap between the values beside it: between quantiles of many
@@ -88,8 +89,9 @@ class Grower:
         chosen = self.there[rng.random(len(self.there)) < ROWS]
         if len(chosen) > MOST_ROWS:
             chosen = np.sort(rng.choice(chosen, MOST_ROWS, replace=False))
-        seen = rng.random(len(self.cuts)) < COLUMNS
-        seen[rng.integers(len(seen))] = True
+        n_columns = len(self.cuts)
+        seen = np.zeros(n_columns, bool)
+        seen[rng.permutation(n_columns)[: min(max(round(COLUMNS * n_columns), 1), MOST_COLUMNS)]] = True
         asked = native.Questions(
             np.ascontiguousarray(self.bins[:, chosen]),
             np.zeros(len(chosen), np.uint8),

@@ -36,15 +36,22 @@ int64_t vpboost_best_cut(int64_t n, int64_t n_columns, int64_t n_bins, int64_t n
             for (int64_t b = 0; b <= last; b++)
                 for (int64_t k = 0; k < width; k++)
                     all[k] += row[b * width + k];
+            double gained = 0;
             for (int64_t b = 0; b < last; b++) {
-                double squares = 0, others = 0;
-                for (int64_t k = 0; k < width; k++)
+                int empty = b > 0; /* then nothing changes */
+                for (int64_t k = 0; k < width; k++) {
+                    empty &= row[b * width + k] == 0;
                     left[k] += row[b * width + k];
-                for (int64_t k = 1; k < width; k++) {
-                    squares += left[k] * left[k];
-                    others += (all[k] - left[k]) * (all[k] - left[k]);
                 }
-                gain[b] += squares / (left[0] + penalty) + others / (all[0] - left[0] + penalty);
+                if (!empty) {
+                    double squares = 0, others = 0;
+                    for (int64_t k = 1; k < width; k++) {
+                        squares += left[k] * left[k];
+                        others += (all[k] - left[k]) * (all[k] - left[k]);
+                    }
+                    gained = squares / (left[0] + penalty) + others / (all[0] - left[0] + penalty);
+                }
+                gain[b] += gained;
             }
         }
         for (int64_t b = 0; b < last; b++)
