@@ -209,7 +209,7 @@ def tried() -> list[Tried]:
 def winner_of(one: Tried, members: Iterable[str]) -> str | None:
     """Return who wins a race between some profiles, by the rule of the library; None if nobody runs."""
     racing = {name: one.race[name] for name in members if name in one.race}
-    slow, trees = SLOW_START[one.classes], SLOW_START[1] if one.classes else TREE_START
+    slow, trees = SLOW_START[one.classes], SLOW_START[1] if one.classes else TREE_START[0]
 
     def start(name: str) -> float:
         return 0.0 if (CANDIDATES[name].max_features or 1) == 1 else trees if CANDIDATES[name].tree_depth else slow

@@ -106,8 +106,9 @@ TIE = 0.004, 0.02
 #: the second is of classifiers of so many columns or more, which they suit. Not with ``MANY_TO_RACE`` rows, of which
 #: the race tells the truth.
 SLOW_START, MANY_COLUMNS = (0.1, 0.6), 8
-#: The same where trees grow beside such learners, but for classifiers of many columns.
-TREE_START = 0.15
+#: The same where trees grow beside such learners, but for classifiers of many columns; the second with
+#: ``MANY_TO_RACE`` rows, of which they take long.
+TREE_START = 0.15, 0.03
 #: The same of the fine encoding, whose learners start nearly afresh.
 FINE_START = 0.05
 

@@ -73,10 +73,11 @@ def standing(run: Run) -> float:
     """Return the score of a run in the race, lower is better; learners that are slow to begin with have a start."""
     if (run.plan.profile.max_features or 1.0) == 1:
         return run.best_score - (FINE_START if run.plan.profile.encoding == "fine" else 0.0) * abs(run.best_score)
+    trees = bool(run.plan.profile.tree_depth)
     if run.train.n_rows >= MANY_TO_RACE:
-        return run.best_score
+        return run.best_score - (TREE_START[1] if trees else 0.0) * abs(run.best_score)
     # a loss, not a metric, of which a part may mean nothing
     classes = isinstance(run.plan.loss, BinaryCrossEntropy | MulticlassCrossEntropy) and run.plan.metric is None
     suited = classes and len(np.unique(run.plan.encoder.sources_)) >= MANY_COLUMNS
-    start = TREE_START if run.plan.profile.tree_depth and not suited else SLOW_START[suited]
+    start = TREE_START[0] if trees and not suited else SLOW_START[suited]
     return run.best_score - start * abs(run.best_score)
