@@ -47,7 +47,7 @@ LAWS = {
 @pytest.mark.parametrize("name", LAWS)
 def test_likelihoods(name, x64):
     loss, y, law = LAWS[name]
-    assert (loss.n_parameters, loss.n_outputs(y)) == (2, 4)
+    assert (loss.n_parameters, loss.n_outputs(y), loss.sums_over_outputs) == (2, 4, True)
     value = law(P[:, ::2], P[:, 1::2], y).sum(axis=1)
     np.testing.assert_allclose(loss.value(P, y), value, rtol=1e-9)
     slopes = [
