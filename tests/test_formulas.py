@@ -95,7 +95,10 @@ def test_several_quantiles(x64):
 
 def test_levels_and_smoothing():
     assert levels_of([0.1, np.float32(0.5)]) == (0.1, 0.5)
-    assert levels_of(np.array([0.25])) == (0.25,)
+    for several in ([0.25], [0.25, 0.5]):
+        assert isinstance(levels_of(np.array(several)), tuple)
+        assert levels_of(np.array(several)) == tuple(several)
+    assert isinstance(levels_of(np.array(0.5)), float)
     assert levels_of(np.float64(0.5)) == 0.5
     assert levels_of((0.5,)) == (0.5,)
     assert losses.Quantile().level == 0.5
