@@ -232,7 +232,9 @@ def test_curvatures(x64):
     majorant = Softmax(jnp.asarray(three)).majorant()
     np.testing.assert_allclose(majorant.scale, 2 * (three * (1 - three)).max(axis=1), rtol=1e-14)
     assert majorant.n_outputs == 3
-    np.testing.assert_array_equal(Softmax(jnp.asarray(three)[None]).majorant().scale[0], majorant.scale)
+    in_blocks = Softmax(jnp.asarray(three)[None]).majorant()
+    np.testing.assert_array_equal(in_blocks.scale[0], majorant.scale)
+    assert in_blocks.n_outputs == 3
 
 
 # --- the best constant by Newton's method ---------------------------------------------------------------------------
