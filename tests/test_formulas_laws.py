@@ -213,6 +213,7 @@ def test_given_locations(x64):
     np.testing.assert_array_equal(loss.gradient(log, target), np.asarray(whole.gradient(P, REAL))[:, 1::2])
     diagonal = np.asarray(whole.curvature(P, REAL).diagonal())[:, 1::2]
     np.testing.assert_array_equal(loss.curvature(log, target).diagonal(), diagonal)
+    np.testing.assert_allclose(loss.value(jnp.asarray(log), jnp.asarray(target)), loss.value(log, target), rtol=1e-12)
     np.testing.assert_array_equal(loss.value(log[None], target[None])[0], loss.value(log, target))
     np.testing.assert_array_equal(loss.gradient(log[None], target[None])[0], loss.gradient(log, target))
     in_blocks = loss.curvature(log[None], target[None]).diagonal()
