@@ -95,7 +95,10 @@ def test_several_quantiles(x64):
 
 def test_levels_and_smoothing():
     assert levels_of([0.1, np.float32(0.5)]) == (0.1, 0.5)
-    assert levels_of(np.array([0.25])) == (0.25,)
+    for several in ([0.25], [0.25, 0.5]):
+        assert isinstance(levels_of(np.array(several)), tuple)
+        assert levels_of(np.array(several)) == tuple(several)
+    assert isinstance(levels_of(np.array(0.5)), float)
     assert levels_of(np.float64(0.5)) == 0.5
     assert levels_of((0.5,)) == (0.5,)
     assert losses.Quantile().level == 0.5
@@ -229,7 +232,9 @@ def test_curvatures(x64):
     majorant = Softmax(jnp.asarray(three)).majorant()
     np.testing.assert_allclose(majorant.scale, 2 * (three * (1 - three)).max(axis=1), rtol=1e-14)
     assert majorant.n_outputs == 3
-    np.testing.assert_array_equal(Softmax(jnp.asarray(three)[None]).majorant().scale[0], majorant.scale)
+    in_blocks = Softmax(jnp.asarray(three)[None]).majorant()
+    np.testing.assert_array_equal(in_blocks.scale[0], majorant.scale)
+    assert in_blocks.n_outputs == 3
 
 
 # --- the best constant by Newton's method ---------------------------------------------------------------------------

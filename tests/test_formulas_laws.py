@@ -47,7 +47,7 @@ LAWS = {
 @pytest.mark.parametrize("name", LAWS)
 def test_likelihoods(name, x64):
     loss, y, law = LAWS[name]
-    assert (loss.n_parameters, loss.n_outputs(y)) == (2, 4)
+    assert (loss.n_parameters, loss.n_outputs(y), loss.sums_over_outputs) == (2, 4, True)
     value = law(P[:, ::2], P[:, 1::2], y).sum(axis=1)
     np.testing.assert_allclose(loss.value(P, y), value, rtol=1e-9)
     slopes = [
@@ -213,6 +213,7 @@ def test_given_locations(x64):
     np.testing.assert_array_equal(loss.gradient(log, target), np.asarray(whole.gradient(P, REAL))[:, 1::2])
     diagonal = np.asarray(whole.curvature(P, REAL).diagonal())[:, 1::2]
     np.testing.assert_array_equal(loss.curvature(log, target).diagonal(), diagonal)
+    np.testing.assert_allclose(loss.value(jnp.asarray(log), jnp.asarray(target)), loss.value(log, target), rtol=1e-12)
     np.testing.assert_array_equal(loss.value(log[None], target[None])[0], loss.value(log, target))
     np.testing.assert_array_equal(loss.gradient(log[None], target[None])[0], loss.gradient(log, target))
     in_blocks = loss.curvature(log[None], target[None]).diagonal()

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from vpboost import losses
-from vpboost.losses import base
+from vpboost.losses import base, regression
 from vpboost.losses.curvature import Dense, Diagonal
 
 Y, W = jnp.array([[[1.0], [3.0]]]), jnp.array([[0.75, 0.25]])
@@ -50,6 +50,14 @@ def test_the_search_starts_at_zero_or_at_a_quantile(x64, monkeypatch):
     assert starts == [[0.0, 0.0], [1.0], [10.0], [3.0], [30.0]]
 
 
+def test_robust_losses_start_at_the_quantile_they_are_of(monkeypatch):
+    levels = []
+    monkeypatch.setattr(regression, "newton_constant_near", lambda level, *given: levels.append(level) or np.zeros(1))
+    for loss in (losses.PseudoHuber(0.3), losses.Quantile(0.8), losses.Quantile([0.1, 0.6])):
+        loss.best_constant(Y, W)
+    assert levels == [0.5, 0.8, 0.1, 0.6]
+
+
 class Slope(losses.Loss):
     """A gradient and a curvature whatever the prediction, and a value that is told."""
 
@@ -85,14 +93,16 @@ def test_steps_are_kept_off_zero_curvature(x64):
     downhill = step([1.0, -1.0], np.zeros((2, 2)))
     assert downhill[0] < -5
     assert downhill[1] > 5
+    np.testing.assert_array_equal(step([1.0, 0.0], np.zeros((2, 2))), [-10.0, 0.0])  # not NaN, of 0/0
 
 
 def test_steps_are_halved_until_the_loss_does_not_rise(x64):
     whole = 1 / (1 + 1e-6)
     assert step([-1.0], [1.0]) == pytest.approx(whole, rel=1e-13), "a loss that stays the same has not risen"
-    for halvings in (0, 1, 2, 40, 59):
+    for halvings in (0, 1, 2, 40, 59, 60):
         low = step([-1.0], [1.0], lambda p, most=1.5 * 0.5**halvings: jnp.where(p[..., 0] > most, 1.0, 0.0))
-        assert low == pytest.approx(whole * 0.5**halvings, rel=1e-13)
+        taken = whole * 0.5**halvings if halvings < 60 else 0.0
+        assert low == pytest.approx(taken, rel=1e-13, abs=0.0)
     assert step([-1.0], [1.0], lambda p: jnp.where(p[..., 0] > 0, 1.0, 0.0))[0] == 0.0, "no step at all"
     assert step([-1.0], [1.0], lambda p: jnp.where(p[..., 0] > 0, jnp.nan, 0.0))[0] == 0.0
 
@@ -138,7 +148,17 @@ def test_how_far_around_the_constant_losses_are_tried():
 def test_checks_of_custom_losses_at_the_edge():
     blocks = jnp.zeros((1, 3, 2)).at[0, 1].set(1.0)
     losses.CustomLoss(lambda p, t: p[0] - p[1]).check(blocks, jnp.zeros(2))  # convex, with a Hessian of zeros
-    sharp = losses.CustomLoss(lambda p, t: jnp.where(t[0] > 0, jnp.sum(jnp.abs(p) ** 1.5), jnp.sum(p**2)))
+    tolerance = float(np.sqrt(np.finfo(np.float32).eps))  # of the largest entry: others, of other rows too, are zero
+    losses.CustomLoss(lambda p, t: t[0] * (p[0] ** 2 - 0.9 * tolerance * p[1] ** 2)).check(blocks, jnp.zeros(2))
+    with pytest.raises(ValueError, match="not convex"):
+        losses.CustomLoss(lambda p, t: t[0] * (p[0] ** 2 - 1.1 * tolerance * p[1] ** 2)).check(blocks, jnp.zeros(2))
+    nearly = losses.CustomLoss(lambda p, t: t[0] * (p[0] ** 2 + (1 + 0.9 * tolerance) * p[1] ** 2), "identity")
+    nearly.check(blocks, jnp.zeros(2))
+    with pytest.raises(ValueError, match="not have the structure"):
+        losses.CustomLoss(lambda p, t: t[0] * (p[0] ** 2 + (1 + 1.2 * tolerance) * p[1] ** 2), "identity").check(
+            blocks, jnp.zeros(2)
+        )
+    sharp = losses.CustomLoss(lambda p, t: jnp.sum(jnp.abs(p + 1 - t) ** 1.5))
     with pytest.raises(ValueError, match="infinite second derivatives"):
         sharp.check(blocks, jnp.zeros(2))  # of one row alone
     identity = losses.CustomLoss(lambda p, t: jnp.sum((p - t) ** 2), structure="identity")
