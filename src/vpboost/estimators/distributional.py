@@ -137,8 +137,7 @@ class Distributional(BaseVPBoost):
         found: list[tuple[Part, np.ndarray]] = []
         if run.held_out is not None:
             if whole is None and not others:  # given ones, that no chain has learnt from
-                raw = [self._raw_of(rows) for rows in chunks(run.held_out.inputs)]
-                return [(run.held_out, np.concatenate(raw))]
+                return [(run.held_out, np.concatenate([self._raw_of(rows) for rows in chunks(run.held_out.inputs)]))]
             known = [(run.held_out, self.boosted_.ensemble.truncate(self.best_iteration_))]
             known += [(chain.held_out, chain.ensemble) for chain in others if chain.held_out is not None]
             found = [(part, evaluated(ensemble, np.asarray(part.inputs[:]))) for part, ensemble in known]
