@@ -4,9 +4,10 @@
     python benchmarks/uncertainty.py --table                          # what is stored already, in Markdown
 
 The 90/10 splits of the literature (20, of the large tables 5), default settings; peers that stop early get a tenth
-of the training part to do so. One fit at a time, two threads. Results are stored one by one in
-``benchmarks/results/uncertainty.json``. NGBoost and MAPIE want an environment of their own (``pip install
-vpboost[benchmarks] ngboost mapie``); where they are missing, they are left out.
+of the training part to do so. One fit at a time; set ``OMP_NUM_THREADS=1`` if others work on the machine, and compare
+seconds of the processor. Results are stored one by one in ``benchmarks/results/uncertainty.json``. NGBoost and MAPIE
+want an environment of their own (``pip install vpboost[benchmarks] ngboost mapie``); where they are missing, they are
+left out.
 """
 
 import argparse
@@ -164,17 +165,15 @@ def run(options: argparse.Namespace) -> None:
         key = f"{name} | {model} | {seed}"
         if key in found:
             continue
-        split, began = load(name, seed), time.perf_counter()
+        split, began, busy = load(name, seed), time.perf_counter(), time.process_time()
         try:
             scores = MODELS[model](split, seed)
         except ImportError as error:
             print(f"{model} is left out: {error}")
             continue
         if scores:
-            seconds = time.perf_counter() - began
-            found[key] = {name: float(f"{value:.5g}") for name, value in scores.items()} | {
-                "seconds": round(seconds, 2)
-            }
+            times = {"seconds": time.perf_counter() - began, "processor": time.process_time() - busy}
+            found[key] = {what: float(f"{value:.5g}") for what, value in (scores | times).items()}
             RESULTS.write_text(json.dumps(found, indent=1) + "\n")
             print(key, found[key], flush=True)
 
@@ -210,7 +209,7 @@ def main() -> None:
         run(options)
     found = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     laws, bands = list(MODELS)[:4], list(MODELS)[4:]
-    for what in ("nll", "crps", "seconds"):
+    for what in ("nll", "crps", "processor"):
         table(found, laws, what)
     for coverage in COVERAGES:
         table(found, bands, f"covered {coverage}")

@@ -9,7 +9,8 @@ from sklearn.base import clone
 
 from vpboost import VPBoostRegressor, distributions, load_model, losses
 from vpboost.callbacks import Checkpoint, TimeBudget
-from vpboost.estimators.spread import Honest, learn_spread, likeliest_move
+from vpboost.estimators import distributional
+from vpboost.estimators.spread import Honest, learn_spread, likeliest_move, log_gain
 
 QUICK = {
     "engine": "numpy", "n_estimators": 15, "learning_rate": 0.2, "max_steps": 10, "encoding": "plain", "inherit": 0.8,
@@ -134,7 +135,7 @@ def test_odd_tables():
 def test_the_move_is_the_likeliest_factor():
     rng = np.random.default_rng(6)
     target, raw = rng.normal(size=(50, 1)), 0.3 * rng.normal(size=(50, 1))
-    rows = Honest(np.zeros((50, 1)), target, np.zeros((50, 1)), rng.uniform(1, 2, 50))
+    rows = Honest(np.zeros((50, 1)), target, np.zeros((50, 1)), rng.uniform(1, 2, 50), np.arange(50))
     move = likeliest_move(losses.NormalLikelihood(), rows, raw)
     by_hand = 0.5 * np.log(np.average(target[:, 0] ** 2 * np.exp(-2 * raw[:, 0]), weights=rows.weight))
     np.testing.assert_allclose(move, by_hand, rtol=1e-9)
@@ -142,6 +143,54 @@ def test_the_move_is_the_likeliest_factor():
     assert few.ensemble.n_learners == 0
     expected = 0.5 * np.log(np.average(target[:20, 0] ** 2, weights=rows.weight[:20]))
     np.testing.assert_allclose(few.ensemble.constant, expected, rtol=1e-8)
+
+
+def test_rows_that_several_models_predict_are_not_learnt_by_heart():
+    rng = np.random.default_rng(8)
+    x, target = rng.normal(size=(150, 8)), rng.normal(size=(150, 1))  # the spread is one, everywhere
+    rows = Honest(x, target, np.zeros((150, 1)), np.ones(150), np.arange(150)).take(np.tile(np.arange(150), 4))
+    for group in (rows.group, np.arange(600)):  # as it should be, and as if these were four times as many rows
+        spread, _ = learn_spread(losses.NormalLikelihood(), rows._replace(group=group), 0, "numpy")
+        log = spread.ensemble.predict(rng.normal(size=(2000, 8)))
+        worse = np.mean(log + 0.5 * np.exp(-2 * log)) - 0.5  # than the truth, for new rows
+        assert (worse < 0.05) == (group is rows.group)
+
+
+def test_few_rows_set_aside_are_joined_by_predictions_of_all(monkeypatch):
+    seen = []
+
+    def watched(likelihood, rows, *others):
+        seen.append(rows)
+        return learn_spread(likelihood, rows, *others)
+
+    monkeypatch.setattr(distributional, "learn_spread", watched)
+    X, y, _ = made("normal", n=200)
+    model = VPBoostRegressor(**QUICK, n_chains=2, distribution="normal", random_state=0)
+    model.fit(X, y)
+    monkeypatch.setattr(distributional, "ENOUGH", 60)
+    model.fit(X, y)
+    few, enough = seen
+    assert (len(few.x), len(enough.x)) == (2 * 30 + 200, 2 * 30)
+    assert len(np.unique(few.group)) == 200  # a row is known again, whoever predicts it
+    for group in np.unique(few.group):
+        assert len(np.unique(few.target[few.group == group])) == 1
+
+
+def test_what_the_mean_of_chains_gains_is_that_of_means_drawn():
+    rng, n, spreads = np.random.default_rng(9), 40_000, np.array([0.5, 2.0])
+    apart = np.array([0.3, 1.5])  # of chains around each other; of targets around what they are apart from: spreads
+    target, chains = spreads * rng.normal(size=(n, 2)), apart * rng.normal(size=(4, n, 2))
+    errors = np.sqrt([np.mean((target - one) ** 2, axis=0) for one in (chains[0], chains.mean(axis=0))])
+    group = np.repeat(np.arange(n), 2)  # each row is known by two of them
+    rows = Honest(
+        np.zeros((2 * n, 0)), target[group], chains[:2].transpose(1, 0, 2).reshape(-1, 2), np.ones(2 * n), group
+    )
+    log_scale = np.tile(np.log(errors[0]), (2 * n, 1))
+    np.testing.assert_allclose(log_gain(rows, log_scale, 4), np.log(errors[1] / errors[0]), atol=0.01)
+    np.testing.assert_array_equal(log_gain(rows, log_scale, 1), 0)
+    once = rows.take(np.arange(0, 2 * n, 2))
+    np.testing.assert_array_equal(log_gain(once, log_scale[:n], 4), 0)  # nobody knows
+    assert (log_gain(rows, log_scale - 9, 4) == 0.5 * np.log(0.5)).all()
 
 
 @pytest.mark.slow

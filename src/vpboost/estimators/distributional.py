@@ -17,12 +17,14 @@ from .parts import Part
 from .prediction import evaluated
 from .race import side_by_side
 from .run import Run
-from .spread import FAMILIES, Honest, Spread, law_of, learn_spread, spread_inputs
+from .spread import FAMILIES, Honest, Spread, law_of, learn_spread, log_gain, moved, numbered, spread_inputs
 
 #: Parts that a table is split into, each predicted by a model that has learnt the others.
 FOLDS = 5
 #: So many training rows have enough validation rows to learn from.
 MANY = 20_000
+#: Rows set aside by chains that tell the spread well enough; with fewer, others are predicted part by part, too.
+ENOUGH = 1500
 
 
 class Distributional(BaseVPBoost):
@@ -114,9 +116,14 @@ class Distributional(BaseVPBoost):
         predicted = location = np.concatenate([np.asarray(raw, float) for _, raw in honest])
         if family.likelihood is losses.NegativeBinomialLikelihood:  # of counts, which must not be scaled
             scaled, location = target, location + np.log(self.target_scaler_.scale_)
-        rows = Honest(spread_inputs(self.input_encoder_, encoded, predicted), scaled, location, weight)
-        self._spread, (place, others_of) = learn_spread(family.likelihood(), rows, seed, run.plan.engine)
-        law = law_of(self._spread.likelihood, self.target_scaler_, predicted[place], others_of)
+        x, group = spread_inputs(self.input_encoder_, encoded, predicted), numbered(encoded, target)
+        rows = Honest(x, scaled, location, weight, group)
+        spread, (place, others_of) = learn_spread(family.likelihood(), rows, seed, run.plan.engine)
+        if family.kind in ("standard", "logs"):  # it is the logarithm of a scale
+            gain = log_gain(rows, spread.ensemble.predict(rows.x), self.n_chains_)
+            spread, others_of = moved(spread, gain), others_of + gain
+        self._spread = spread
+        law = law_of(spread.likelihood, self.target_scaler_, predicted[place], others_of)
         self._keep_scores(np.abs(target[place] - law.mean()) / law.std(), weight[place])
 
     def _honest(
@@ -124,19 +131,28 @@ class Distributional(BaseVPBoost):
     ) -> list[tuple[Part, np.ndarray]]:
         """Return encoded rows with raw predictions of them by models that have not learnt from them.
 
-        These are the rows that each chain has set aside; of the whole model where they are given. Where chains learn
-        from all rows, or there is one only, it is all rows, part by part.
+        These are the rows that each chain has set aside. Where they are few, all rows are predicted once more, part by
+        part, if they are given as ``whole``.
         """
+        found: list[tuple[Part, np.ndarray]] = []
         if run.held_out is not None:
-            first = self.boosted_.ensemble.truncate(self.best_iteration_)
-            aside = [(chain.held_out, chain.ensemble) for chain in others if chain.held_out is not None]
-            if aside or (others and whole is None):
-                known = [(run.held_out, first), *aside]
-                return [(part, evaluated(ensemble, np.asarray(part.inputs[:]))) for part, ensemble in known]
-            if whole is None:
+            if whole is None and not others:  # given ones, that no chain has learnt from
                 return [(run.held_out, np.concatenate([self._raw_of(rows) for rows in chunks(run.held_out.inputs)]))]
-        part = run.train if whole is None else self._parts_of_chain(run, whole, groups, seed, True)[0]
-        return [self._cross_predicted(run, part, groups, seed)]
+            known = [(run.held_out, self.boosted_.ensemble.truncate(self.best_iteration_))]
+            known += [(chain.held_out, chain.ensemble) for chain in others if chain.held_out is not None]
+            found = [(part, evaluated(ensemble, np.asarray(part.inputs[:]))) for part, ensemble in known]
+            if whole is None or sum(part.n_rows for part, _ in found) >= ENOUGH:
+                return found
+        every = run.train if whole is None else self._parts_of_chain(run, whole, groups, seed, True)[0]
+        part, raw = self._cross_predicted(run, every, groups, seed)
+        if part.n_rows:
+            return [*found, (part, raw)]
+        if not found:  # Ctrl-C
+            warnings.warn(
+                "no row is left to tell the spread by: it is that of rows learnt from, too small", stacklevel=5
+            )
+            return [(every, np.asarray(self._raw_of(every.inputs), float))]
+        return found
 
     def _cross_predicted(self, run: Run, part: Part, groups: np.ndarray, seed: int) -> tuple[Part, np.ndarray]:
         """Return encoded rows and raw predictions of them by models that have learnt from others only.
@@ -160,11 +176,6 @@ class Distributional(BaseVPBoost):
 
         side_by_side(range(FOLDS), run.plan.engine, predict)
         known = np.flatnonzero(~np.isnan(found).any(axis=1))
-        if not len(known):
-            warnings.warn(
-                "no row is left to tell the spread by: it is that of rows learnt from, too small", stacklevel=6
-            )
-            return part, np.asarray(self._raw_of(part.inputs), float)
         return part.take(known), found[known]
 
 

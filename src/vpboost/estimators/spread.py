@@ -59,10 +59,12 @@ LEAST_ROWS, MOST_ROWS = 40, 20_000
 #: Ensembles that are averaged, and the part of the rows that each sets aside to tell when to end.
 CHAINS, ASIDE = 4, 0.25
 #: Stages at the most, and how many to wait for a better one.
-STAGES, PATIENCE = 100, 10
-FEATURIZER = partial(MLP, width=8, depth=1)
+STAGES, PATIENCE = 100, 5
+FEATURIZER = partial(MLP, width=4, depth=1)
 TRAINING = Training(max_steps=20, inherit=0.5)
-TRUST_REGION = TrustRegion(reg_lambda=1e-2, rate=0.1)
+TRUST_REGION = TrustRegion(reg_lambda=1e-2, rate=0.2)
+#: What the mean of chains leaves at the least of the squared error of one.
+LEAST_LEFT = 0.5
 #: Degrees of freedom that are tried.
 DEGREES = (2.5, 3.0, 4.0, 5.0, 7.0, 10.0, 15.0, 30.0, 100.0)
 
@@ -81,6 +83,7 @@ class Honest(NamedTuple):
     target: np.ndarray  #: as the likelihood sees them
     location: np.ndarray
     weight: np.ndarray
+    group: np.ndarray  #: the number of the row: several models may predict one
 
     def take(self, rows: np.ndarray) -> "Honest":
         """Return some of the rows."""
@@ -98,6 +101,17 @@ def spread_inputs(encoder: InputEncoder, encoded: np.ndarray, location: np.ndarr
     return predictor.spread_inputs(plain, location)
 
 
+def numbered(*arrays: np.ndarray) -> np.ndarray:
+    """Return a number for each row, the same for rows that are equal in all arrays.
+
+    >>> numbered(np.array([[1.0], [2.0], [1.0], [1.0]]), np.array([0.0, 0.0, 0.0, 3.0])).tolist()
+    [0, 1, 0, 2]
+    """
+    known: dict[int, int] = {}
+    rows = zip(*arrays, strict=True)
+    return np.array([known.setdefault(hash(tuple(part.tobytes() for part in row)), len(known)) for row in rows])
+
+
 class Judged(NamedTuple):
     """Raw parameters but the location of some rows, by chains that have not learnt from them."""
 
@@ -109,18 +123,19 @@ def learn_spread(likelihood: Likelihood, rows: Honest, seed: int, engine: str) -
     """Return what best predicts the parameters but the location, for honest predictions of that; honest ones of it."""
     rng = np.random.default_rng(seed)
     chosen = np.sort(rng.permutation(len(rows.x))[:MOST_ROWS])
-    if len(chosen) < LEAST_ROWS:
+    groups = np.unique(rows.group[chosen])
+    if len(groups) < LEAST_ROWS:
         constant = best_constant(likelihood, rows)
         judged = Judged(chosen, np.tile(constant, (len(chosen), 1)))
         return calibrated(likelihood, Ensemble.stack(constant, []), rows, judged)
     chains, found = [], []
     for chain in range(CHAINS):
-        order = rng.permutation(chosen)
-        n_aside = max(round(ASIDE * len(order)), 1)
-        place = np.sort(order[:n_aside])
-        train, aside = rows.take(np.sort(order[n_aside:])), rows.take(place)
-        chains.append(boosted(likelihood, train, aside, seed + chain, engine))
-        found.append((place, chains[-1].predict(aside.x)))
+        # a row on both sides would let the ensemble learn its error by heart, and be praised for it
+        last = rng.permutation(groups)[: round(ASIDE * len(groups))]
+        is_aside = np.isin(rows.group[chosen], last)
+        train, place = chosen[~is_aside], chosen[is_aside]
+        chains.append(boosted(likelihood, rows.take(train), rows.take(place), seed + chain, engine))
+        found.append((place, chains[-1].predict(rows.x[place])))
     judged = Judged(*(np.concatenate(arrays) for arrays in zip(*found, strict=True)))
     return calibrated(likelihood, averaged(chains), rows, judged)
 
@@ -187,10 +202,7 @@ def calibrated(likelihood: Likelihood, ensemble: Ensemble, rows: Honest, judged:
     moves = [likeliest_move(one, rows, raw) for one in tried]
     scores = [mean_value(one, rows, raw + move) for one, move in zip(tried, moves, strict=True)]
     best = int(np.argmin(scores))
-    with jax.enable_x64(True):
-        constant = jnp.asarray(np.asarray(ensemble.constant, float) + moves[best])
-        spread = Spread(tried[best], Ensemble(constant, ensemble.featurizers, ensemble.weights))
-    return spread, Judged(judged.place, raw + moves[best])
+    return moved(Spread(tried[best], ensemble), moves[best]), Judged(judged.place, raw + moves[best])
 
 
 def likeliest_move(likelihood: Likelihood, rows: Honest, raw: np.ndarray, n_steps: int = 30) -> np.ndarray:
@@ -203,6 +215,34 @@ def likeliest_move(likelihood: Likelihood, rows: Honest, raw: np.ndarray, n_step
         if np.abs(step).max() < 1e-6:
             break
     return move
+
+
+def moved(spread: Spread, by: np.ndarray) -> Spread:
+    """Return the spread with numbers added to the parameters of all rows."""
+    ensemble = spread.ensemble
+    with jax.enable_x64(True):
+        constant = jnp.asarray(np.asarray(ensemble.constant, float) + by)
+        return Spread(spread.likelihood, Ensemble(constant, ensemble.featurizers, ensemble.weights))
+
+
+def log_gain(rows: Honest, log_scale: np.ndarray, n_chains: int) -> np.ndarray:
+    """Return the logarithm of what errors of the mean of chains are in errors of one, of each output; not above 0.
+
+    The squared error of a chain is that of the mean of M, and (1 - 1/M) times the variance of the chains around each
+    other. Rows that several models have predicted, none of which has learnt from them, tell this variance.
+    """
+    n = np.bincount(rows.group)[:, None]
+
+    def means(values: np.ndarray) -> np.ndarray:
+        return np.stack([np.bincount(rows.group, weights=column) for column in values.T], axis=1) / n
+
+    several = n[:, 0] > 1
+    if not several.any():
+        return np.zeros(rows.location.shape[1])
+    variance = means((rows.location - means(rows.location)[rows.group]) ** 2) * n / np.maximum(n - 1, 1)
+    ratio = (variance / means(np.exp(2 * log_scale)))[several]
+    part = np.average(ratio, axis=0, weights=means(rows.weight[:, None])[several, 0])
+    return 0.5 * np.log(np.maximum(1 - (1 - 1 / n_chains) * part, LEAST_LEFT))
 
 
 def law_of(likelihood: Likelihood, scaler: TargetScaler, location: np.ndarray, other: np.ndarray) -> Any:
