@@ -9,6 +9,10 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 
+#: Bytes of a message that goes out in one piece, with its length; most are as short, and waiting is what costs.
+SHORT, LENGTH_BYTES = 248, 8
+
+
 class ProcessError(RuntimeError):
     """An error in another process that takes part in the same work."""
 
@@ -21,11 +25,19 @@ def exchange(message: bytes) -> list[bytes]:
     """
     if jax.process_count() == 1:
         return [message]
-    lengths = multihost_utils.process_allgather(np.array([len(message)], np.int32)).reshape(-1)
-    padded = np.zeros(max(int(lengths.max()), 1), np.uint8)
+    first = gathered(len(message).to_bytes(LENGTH_BYTES, "little") + message[:SHORT], LENGTH_BYTES + SHORT)
+    lengths = [int.from_bytes(row[:LENGTH_BYTES].tobytes(), "little") for row in first]
+    parts = [first[:, LENGTH_BYTES:]]
+    if max(lengths) > SHORT:
+        parts.append(gathered(message[SHORT:], max(lengths) - SHORT))
+    return [row[:n].tobytes() for row, n in zip(np.concatenate(parts, axis=1), lengths, strict=True)]
+
+
+def gathered(message: bytes, size: int) -> np.ndarray:
+    """Return the messages of all processes, filled up to so many bytes, one in a row."""
+    padded = np.zeros(size, np.uint8)
     padded[: len(message)] = np.frombuffer(message, np.uint8)
-    found = np.asarray(multihost_utils.process_allgather(padded)).reshape(len(lengths), -1)
-    return [row[:n].tobytes() for row, n in zip(found, lengths, strict=True)]
+    return np.asarray(multihost_utils.process_allgather(padded)).reshape(jax.process_count(), size)
 
 
 def exchange_arrays(local: np.ndarray) -> list[np.ndarray]:
