@@ -54,6 +54,15 @@ def set_aside(held: Held, fraction: float, seed: int, keep_classes: bool) -> tup
     return held.take(kept), held.take(aside)
 
 
+def spare_one(held: Held) -> tuple[Held, Held]:
+    """Return rows to train on and the last one, set aside."""
+    sizes = [end - begin for _, begin, end in held.shares()]
+    last = max(i for i, n in enumerate(sizes) if n)
+    kept = [np.arange(n - (i == last)) for i, n in enumerate(sizes)]
+    aside = [np.arange(n)[n - 1 :] if i == last else np.arange(0) for i, n in enumerate(sizes)]
+    return held.take(kept), held.take(aside)
+
+
 def sample(held: Held, most: int, seed: int) -> Part:
     """Return some rows of all processes, the same for all; each share counts as much as it has rows."""
     width = int(np.prod(held.part.inputs.shape[1:]))

@@ -1,6 +1,7 @@
 """Several processes of JAX that work together: small things told to all, and errors that all of them see."""
 
 import json
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -8,29 +9,55 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
-
-#: Bytes of a message that goes out in one piece, with its length; most are as short, and waiting is what costs.
-SHORT, LENGTH_BYTES = 248, 8
+#: Bytes of a message that goes out in one piece, with what stands before it; most are as short, and waiting costs.
+SHORT = 240
+#: What stands before a message: its length, and the place where it is sent.
+HEAD = struct.Struct("<QII")
 
 
 class ProcessError(RuntimeError):
     """An error in another process that takes part in the same work."""
 
 
+class Place:
+    """How far this process has come: which work it is at, and how many messages it has sent there."""
+
+    work, message = 0, 0
+
+
+def begin_work() -> None:
+    """Note that work begins in which all processes take part."""
+    Place.work, Place.message = Place.work + 1, 0
+
+
 def exchange(message: bytes) -> list[bytes]:
     """Return what each process has to say, in order; all of them have to call this.
+
+    They must be at the same place: answers to another question would go unnoticed.
 
     >>> exchange(b"alone")
     [b'alone']
     """
     if jax.process_count() == 1:
         return [message]
-    first = gathered(len(message).to_bytes(LENGTH_BYTES, "little") + message[:SHORT], LENGTH_BYTES + SHORT)
-    lengths = [int.from_bytes(row[:LENGTH_BYTES].tobytes(), "little") for row in first]
-    parts = [first[:, LENGTH_BYTES:]]
+    Place.message += 1
+    first = gathered(HEAD.pack(len(message), Place.work, Place.message) + message[:SHORT], HEAD.size + SHORT)
+    heads = [HEAD.unpack(row[: HEAD.size].tobytes()) for row in first]
+    check_in_step([place for _, *place in heads])
+    lengths, parts = [length for length, *_ in heads], [first[:, HEAD.size :]]
     if max(lengths) > SHORT:
         parts.append(gathered(message[SHORT:], max(lengths) - SHORT))
     return [row[:n].tobytes() for row, n in zip(np.concatenate(parts, axis=1), lengths, strict=True)]
+
+
+def check_in_step(places: list[list[int]]) -> None:
+    """Raise :class:`ProcessError` if processes are not at the same place."""
+    if any(place != places[0] for place in places):
+        found = ", ".join(f"process {i} is at message {n} of fit {work}" for i, (work, n) in enumerate(places))
+        raise ProcessError(
+            f"processes are not at the same place: {found}; one has failed alone, or they do not make the same calls. "
+            "Start them anew"
+        )
 
 
 def gathered(message: bytes, size: int) -> np.ndarray:
