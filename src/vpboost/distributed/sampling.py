@@ -30,7 +30,8 @@ class Held(NamedTuple):
 
     def take(self, rows: list[np.ndarray]) -> "Held":
         """Return some rows of each share."""
-        chosen = [begin + some for (_, begin, _), some in zip(self.shares(), rows, strict=True)]
+        kind = np.int32 if self.part.n_rows < 2**31 else np.int64  # kept as long as the fit takes
+        chosen = [(begin + some).astype(kind) for (_, begin, _), some in zip(self.shares(), rows, strict=True)]
         return Held(
             self.part.take(np.concatenate(chosen)), np.cumsum([len(some) for some in rows]).tolist(), self.first
         )
