@@ -11,8 +11,8 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 from vpboost import MLP, MulticlassCrossEntropy, SquaredError, Training, VPBoostRegressor, boost, refit, retrain
-from vpboost.numerics.blocks import block_map, block_sum
-from vpboost.numerics.devices import mesh_of, n_shares, put
+from vpboost.numerics.blocks import block_map, block_sum, known_everywhere, largest
+from vpboost.numerics.devices import added_in_pairs, mesh_of, n_shares, put
 
 rng = np.random.default_rng(0)
 x = rng.normal(size=(601, 3))
@@ -61,6 +61,28 @@ def sums(devices):
     )
 
 
+def merges(devices):
+    """Say whether what devices merge is what NumPy finds: sums in pairs to the bit, blocks in order, maxima."""
+    mesh = mesh_of(devices)
+    blocks = rng.normal(size=(n_shares(devices), 7)).astype("f")
+    with jax.set_mesh(mesh):
+        lies = put(mesh, blocks)
+        total = jax.jit(lambda b: block_sum(lambda one: one, b))(lies)
+        whole = jax.jit(known_everywhere)(lies)
+        highest = jax.jit(lambda b: largest(lambda some: jnp.max(some, axis=0), b))(lies)
+        lies = put(mesh, np.where(np.arange(7) == 3, np.nan, blocks).astype("f"))
+        holes = jax.jit(lambda b: largest(lambda some: jnp.max(some, axis=0), b))(lies)
+    each = [part.data for part in total.addressable_shards]  # all devices have the same
+    parts = blocks.reshape(devices, -1, 7)
+    pairs = added_in_pairs(jnp.stack([added_in_pairs(jnp.asarray(part)) for part in parts]))
+    return [
+        {mark(one) for one in each} == {mark(pairs)},
+        mark(whole) == mark(blocks),
+        mark(highest) == mark(blocks.max(axis=0)),
+        np.flatnonzero(np.isnan(holes)).tolist() == [3],
+    ]
+
+
 def quick_results():
     """Return what continuous integration has time for."""
     on = {"all rows": (None, 1, 4), "batches": (1, 4)}
@@ -70,6 +92,7 @@ def quick_results():
         x, y, loss=SquaredError(), featurizer=learner, n_learners=1, training=Training(max_steps=1)
     ).ensemble
     found["predictions"] = [mark(ensemble.predict(many, devices)) for devices in (None, 3, "all")]
+    found["merges"] = {str(d): merges(d) for d in (1, 2, 3, 4)}
     return found | {"sums": {str(d): sums(d) for d in (1, 2, 3, 4)}}
 
 

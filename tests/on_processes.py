@@ -14,6 +14,8 @@ import pandas as pd
 
 from vpboost import VPBoostClassifier, VPBoostRegressor, distributed
 from vpboost.callbacks import Checkpoint
+from vpboost.distributed import fitting
+from vpboost.tables import frames
 
 N = 403
 FIXED = {"encoding": "plain", "inherit": 0.8, "max_features": 1.0, "width": 4, "max_steps": 5}
@@ -64,12 +66,77 @@ def wrong(mine, folder):
     """Errors of one process are errors of all, and none waits for ever; the processes can go on."""
     X, y = table()
     X, y, last = X[mine].reset_index(drop=True), y[mine], mine.stop == N
-    found = []
-    for given in ((X[["a"]] if last else X, y), (X, y * np.nan if last else y)):
+    labels, weight = (y > 0).astype(int), np.ones(len(y))
+    narrow, half = {"X_val": X, "y_val": y}, {**FIXED, "width": 8}
+    cases = {
+        "columns": (VPBoostRegressor, FIXED, (X[["a"]] if last else X, y), {}),
+        "names": (VPBoostRegressor, FIXED, (X.rename(columns={"c": "C"}) if last else X, y), {}),
+        "order": (VPBoostRegressor, FIXED, (X[["b", "a", "c", "kind", "day"]] if last else X, y), {}),
+        "kinds": (VPBoostRegressor, FIXED, (X.assign(kind=1.5) if last else X, y), {}),
+        "target": (VPBoostRegressor, FIXED, (X, y * np.nan if last else y), {}),
+        "shape": (VPBoostRegressor, FIXED, (X, y[:, None] if last else y), {}),
+        "rows": (VPBoostRegressor, FIXED, (X, y[1:] if last else y), {}),
+        "empty": (VPBoostRegressor, FIXED, (X[:0] if last else X, y[:0] if last else y), {}),
+        "few": (VPBoostRegressor, FIXED, (X[:1] if last else X, y[:1] if last else y), {}),
+        "weights": (VPBoostRegressor, FIXED, (X, y, 0 * weight if last else weight), {}),
+        "labels": (VPBoostClassifier, FIXED, (X, np.where(labels, "p", "n").astype(object) if last else labels), {}),
+        "validation": (VPBoostRegressor, FIXED, (X, y), narrow if last else {}),
+        "half of it": (VPBoostRegressor, FIXED, (X, y), {"y_val": y}),
+        "checkpoint": (VPBoostRegressor, FIXED, (X, y), {"resume_from": f"{folder}/none"} if last else {}),
+        "setting": (VPBoostRegressor, half if last else FIXED, (X, y), {}),
+        "estimator": (VPBoostRegressor if last else VPBoostClassifier, FIXED, (X, labels), {}),
+        "levels": (VPBoostRegressor, FIXED, (X.assign(kind=many_levels(len(X), last)), y), {}),
+    }
+    found = {}
+    for name, (kind, settings, given, others) in cases.items():
+        try:
+            distributed.fit(kind(**settings, n_estimators=2), *given, **others)
+        except Exception as error:
+            found[name] = f"{type(error).__name__}: {error}"
+    return {"errors": found}
+
+
+def many_levels(n, last):
+    """Return a column that has too many levels for all processes together, and not for any of them."""
+    frames.MOST_LEVELS_AT_ALL = 300
+    return pd.Categorical([f"{'late' if last else 'early'} {i}" for i in range(n)])
+
+
+def odd(mine, folder):
+    """What differs from process to process, and makes no difference."""
+    X, y = table()
+    X["kind"] = X["kind"].astype(object)
+    X.loc[N // 2 - 20 :, "kind"] = None  # the last process sees no text
+    given = X[mine].reset_index(drop=True), y[mine], np.linspace(1e150, 4e150, N)[mine]
+    model = distributed.fit(VPBoostRegressor(**FIXED, n_estimators=3), *given)
+    return {**told(model.predict(X)), "kinds": model.kinds_}
+
+
+def unequal(mine, folder):
+    """The last process has eight rows, and none to spare from any share."""
+    X, y = table()
+    if mine != slice(0, N):
+        mine = slice(N - 8, N) if mine.stop == N else slice(0, N - 8)
+    settings = {**FIXED, "early_stopping_rounds": 50}
+    model = distributed.fit(VPBoostRegressor(**settings, n_estimators=20), X[mine].reset_index(drop=True), y[mine])
+    return {"validated": len(model.evals_result_["validation"]), "score": model.score(X, y)}
+
+
+def apart(mine, folder):
+    """A process that fails alone and goes on to another fit must not be given the answers of this one."""
+    X, y = table()
+    given = X[mine].reset_index(drop=True), y[mine]
+    found, agree = [], fitting.agree
+    for attempt in range(2):
+        if attempt == 0 and mine.stop == N:
+            fitting.agree = lambda *args: 1 / 0
         try:
             distributed.fit(VPBoostRegressor(**FIXED, n_estimators=2), *given)
-        except (ValueError, distributed.ProcessError) as error:
-            found.append(str(error))
+        except Exception as error:
+            found.append(f"{type(error).__name__}: {error}")
+        fitting.agree = agree
+        if attempt == 0 and mine.stop != N:
+            break
     return {"errors": found}
 
 

@@ -136,7 +136,7 @@ def test_a_resumed_fit_remembers_the_race(tmp_path):
     crash(tmp_path / "fit", VPBoostRegressor(**options), X, y)
     resumed = VPBoostRegressor(**options).fit(X, y, resume_from=tmp_path / "fit")
     assert resumed.race_ == whole.race_
-    assert len(whole.race_) == 2
+    assert len(whole.race_) == 3
 
 
 def test_early_stopping_as_a_callback_remembers_too(tmp_path):

@@ -108,6 +108,8 @@ def test_sums_and_models_on_four_devices():
     for error, same in found["sums"].values():  # against NumPy
         assert error < 1e-6
         assert same
+    for right in found["merges"].values():
+        assert all(right), found["merges"]
     for case in ("all rows", "batches"):
         assert found[case]["1"] == found[case]["4"]  # the very bits
     assert len(set(found["predictions"])) == 1

@@ -50,10 +50,56 @@ def test_two_processes_find_the_model_of_one_and_fail_together(tmp_path):
     assert first["regression"]["mark"] == second["regression"]["mark"] == alone["regression"]["mark"]
     assert first["regression"]["levels"] == ["cold", "hot", "rare"]
     assert (first["regression"]["seen"], second["regression"]["seen"]) == ([0, 1, 2], [])  # callbacks of process 0
-    assert "columns must be alike in all processes" in first["wrong"]["errors"][0]
-    assert first["wrong"]["errors"][0] == second["wrong"]["errors"][0]
-    assert "process 1 of 2 failed: ValueError: Input y contains NaN" in first["wrong"]["errors"][1]
-    assert second["wrong"]["errors"][1].startswith("Input y contains NaN")
+    errors = first["wrong"]["errors"], second["wrong"]["errors"]
+    for name, (where, message) in WRONG.items():
+        if where == "both":
+            assert errors[0][name] == errors[1][name], name
+            assert message in errors[0][name], name
+        else:
+            assert message in errors[1][name], name
+            assert f"ProcessError: process 1 of 2 failed: {errors[1][name]}" == errors[0][name], name
+
+
+#: What is wrong in process 1, who says so in its own words, and what these are.
+WRONG = {
+    "columns": ("both", "columns must be alike in all processes: process 0 has [5], process 1 has [1]"),
+    "names": ("both", "process 0 has 'c' at place 2, process 1 has 'C' at place 2"),
+    "order": ("both", "columns (their names) must be alike"),
+    "kinds": ("both", "process 0 has 'category' at place 3, process 1 has 'number' at place 3"),
+    "target": ("one", "Input y contains NaN"),
+    "shape": ("both", "outputs must be alike in all processes: process 0 has '1 of 1-D y', process 1 has '1 of 2-D y'"),
+    "rows": ("one", "X and y must have as many rows"),
+    "empty": ("one", "0 sample(s)"),
+    "few": ("both", "process 1 has 1 rows, 8 at least are needed"),
+    "weights": ("one", "non-zero"),
+    "labels": ("both", "kinds of labels must be alike in all processes: process 0 has 'numbers', process 1 has 'text'"),
+    "validation": ("both", "validation rows, given or not, must be alike"),
+    "half of it": ("both", "X_val and y_val must be given together"),
+    "checkpoint": ("both", "resume_from, given or not, must be alike"),
+    "setting": ("both", "the parameter width must be alike in all processes: process 0 has 4, process 1 has 8"),
+    "estimator": ("both", "kinds of estimators must be alike"),
+    "levels": ("both", "column 'kind' of X has 403 different values; at most 300"),
+}
+
+
+@pytest.mark.slow
+def test_a_process_that_fails_alone_does_not_get_the_answers_of_another_fit(tmp_path):
+    first, second = by(2, tmp_path, "apart")
+    assert second["apart"]["errors"][0].startswith("ZeroDivisionError")
+    for message in (first["apart"]["errors"][0], second["apart"]["errors"][1]):
+        assert message.startswith("ProcessError: processes are not at the same place: process 0 is at message")
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_what_differs_between_processes_and_does_not_matter(tmp_path):
+    (alone,) = by(1, tmp_path, "odd", "unequal")
+    first, second = by(2, tmp_path, "odd", "unequal")
+    assert first == second
+    assert first["odd"] == alone["odd"]
+    assert first["odd"]["kinds"][3] == "category"
+    assert first["unequal"]["validated"] == alone["unequal"]["validated"] == 20
+    assert first["unequal"]["score"] == pytest.approx(alone["unequal"]["score"], abs=0.05)
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ from ..featurizers import Factory, Identity, columns
 from ..featurizers.trees import without_tree
 from ..losses import Loss
 from ..losses.base import newton_constant
-from ..numerics.blocks import block_map, block_sum
+from ..numerics.blocks import block_map, block_sum, largest
 from ..numerics.devices import devices_of, mesh_of
 from .arguments import check_arguments, check_dtype, check_engine, check_kinds, check_resumed, check_seed
 from .data import Data, prepare_validation
@@ -306,10 +306,19 @@ def differentiate(loss: Loss, labelled: list[tuple]) -> tuple[Derivatives, Sound
     prediction, target, weight = labelled[0]
     gradient = block_map(loss.gradient, prediction, target)
     derivatives = Derivatives(weight, gradient, block_map(loss.curvature, prediction, target))
-    diagonal = derivatives.curvature.diagonal()
-    finite = jnp.all(jnp.isfinite(gradient)) & jnp.all(jnp.isfinite(diagonal))
     losses = [mean_loss(loss, *one) for one in labelled]
-    return derivatives, Soundness(finite, jnp.min(diagonal), jnp.max(jnp.abs(gradient))), losses
+    return derivatives, soundness_of(gradient, derivatives.curvature.diagonal()), losses
+
+
+def soundness_of(gradient: Array, diagonal: Array) -> Soundness:
+    """Return the soundness of gradients and of the diagonals of Hessians."""
+
+    def maxima(gradient: Array, diagonal: Array) -> Array:
+        wild = jnp.any(~jnp.isfinite(gradient)) | jnp.any(~jnp.isfinite(diagonal))
+        return jnp.stack([wild.astype(gradient.dtype), -jnp.min(diagonal), jnp.max(jnp.abs(gradient))])
+
+    wild, least, steepest = largest(maxima, gradient, diagonal)  # all in one message
+    return Soundness(wild == 0, -least, steepest)
 
 
 def featurized(featurizer: Any, tracked: list[Tracked]) -> tuple[Any, list[Data]]:

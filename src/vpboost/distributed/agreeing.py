@@ -9,7 +9,8 @@ from ..estimators.parts import Part
 from ..numerics.processes import exchange_arrays, exchange_facts, together
 from ..numerics.rows import chunks
 from ..tables.encoder import Categories, InputEncoder
-from ..tables.frames import Table
+from ..tables.frames import Table, check_levels
+from .alike import agree_on_columns, check_alike, weigh_alike
 
 
 class Given(NamedTuple):
@@ -40,56 +41,51 @@ def agree(estimator: Any, given: Given, validating: Given) -> tuple[Part, Part |
     The estimator's attributes about data (classes and the like) are set as by a fit to the rows of all.
     """
     data = together(lambda: estimator._check_data(*given, reset=True))
+    data = agree_on_columns(estimator, given.X, data)
     facts = exchange_facts(facts_of(estimator, data, validating))
-    check_alike(facts)
+    for what in ("outputs", "names of outputs", "kinds of labels", "validation rows, given or not,"):
+        check_alike(what, [one[what] for one in facts])
     estimator._has_holes = any(one["holes"] for one in facts)
     if estimator._is_classifier:
-        estimator.classes_ = all_classes([one["classes"] for one in facts], estimator.classes_.dtype)
-        data = weigh_classes(estimator, together(lambda: relabelled(estimator, given, data)))
+        estimator.classes_ = all_classes([one["classes"] for one in facts], any(one["objects"] for one in facts))
+        data = together(lambda: relabelled(estimator, given, data))
+    data = weigh_classes(estimator, weigh_alike(data, given.weight))
     aside = None
-    if facts[0]["validating"]:
+    if any(one is not None for one in validating):
         aside = together(lambda: estimator._split(data, np.zeros(0), (*validating, None), 0)[1])
+        aside = weigh_alike(aside, validating.weight)
         estimator._has_holes = any(exchange_facts(bool(estimator._has_holes)))
     columns = {int(j) for one in facts for j in one["levels"]}
     levels = {j: tuple(sorted({name for one in facts for name in one["levels"][str(j)]})) for j in sorted(columns)}
+    for j, names in levels.items():
+        check_levels(np.array(names, object), True, getattr(estimator, "feature_names_in_", range(j + 1))[j])
     return data, aside, Exact(levels, np.unique(np.concatenate([np.array(one["missing"], int) for one in facts])))
 
 
 def facts_of(estimator: Any, data: Part, validating: Given) -> dict[str, Any]:
     """Return what this process has to tell about its rows."""
-    inputs, names = data.inputs, getattr(estimator, "feature_names_in_", None)
+    inputs, labels = data.inputs, estimator.classes_ if estimator._is_classifier else np.zeros(0)
     texts = inputs.texts if isinstance(inputs, Table) else {}
     numbers = inputs.numbers if isinstance(inputs, Table) else inputs
-    plain = len(numbers.shape) == 2
+    plain, dimensions = len(numbers.shape) == 2, 1 if getattr(estimator, "single_output_", True) else 2
     missing = sum((np.isnan(part).any(axis=0) for part in chunks(numbers)), np.zeros(numbers.shape[1:], bool))
     return {
-        "columns": [list(inputs.shape[1:]), estimator.kinds_, None if names is None else [str(name) for name in names]],
-        "outputs": [list(data.target.shape[1:]), getattr(estimator, "single_output_", None)],
+        "outputs": f"{int(np.prod(data.target.shape[1:]))} of {dimensions}-D y",
         "names of outputs": estimator.target_names_,
-        "validating": validating.X is not None or validating.y is not None,
+        "kinds of labels": "text" if all(isinstance(label, str) for label in labels.tolist()) else "numbers",
+        "validation rows, given or not,": any(one is not None for one in validating),
         "holes": bool(estimator._has_holes),
-        "classes": estimator.classes_.tolist() if estimator._is_classifier else None,
+        "classes": labels.tolist(),
+        "objects": labels.dtype.kind == "O",
         "levels": {str(j): sorted(set(column.tolist())) for j, column in texts.items()},
         "missing": np.flatnonzero(missing).tolist() if plain else [],
         "rows": data.n_rows,
     }
 
 
-def check_alike(facts: list[dict[str, Any]]) -> None:
-    """Raise ``ValueError`` if the rows of processes do not go together."""
-    for what in ("columns", "outputs", "names of outputs", "validating"):
-        for i, one in enumerate(facts):
-            if one[what] != facts[0][what]:
-                raise ValueError(
-                    f"{what} must be alike in all processes: process 0 has {facts[0][what]}, process {i} has "
-                    f"{one[what]}"
-                )
-
-
-def all_classes(classes: list[list], dtype: np.dtype) -> np.ndarray:
+def all_classes(classes: list[list], objects: bool) -> np.ndarray:
     """Return the classes of all processes in order."""
-    known = [label for some in classes for label in some]
-    return np.unique(np.array(known, object if dtype.kind == "O" else None))
+    return np.unique(np.array([label for some in classes for label in some], object if objects else None))
 
 
 def relabelled(estimator: Any, given: Given, data: Part) -> Part:

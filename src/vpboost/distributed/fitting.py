@@ -20,10 +20,11 @@ from ..estimators.parts import Part
 from ..estimators.portfolio import LEAST_ROWS, MOST_ENCODED_ROWS, Profile, fix, is_auto, profile_from
 from ..estimators.resuming import profile_of, restore
 from ..files.checkpoint import CheckpointError, read_facts
-from ..numerics.processes import ProcessError, by_first, exchange, exchange_facts, together
+from ..numerics.processes import ProcessError, begin_work, by_first, exchange, exchange_facts, together
 from .agreeing import Given, agree
+from .alike import check_settings_alike
 from .running import boost, mark, plan_of
-from .sampling import Held, in_shares, sample, set_aside
+from .sampling import Held, in_shares, sample, set_aside, spare_one
 
 #: Rows that all processes see, to train on and to validate with.
 ROWS_SEEN, ROWS_JUDGED = 65_536, 20_000
@@ -78,6 +79,7 @@ def fit(
     before = dict(estimator.__dict__)
     try:
         with errors_of_lost_processes():
+            begin_work()
             together(lambda: check_supported(estimator))
             return _fit(estimator, Given(X, y, sample_weight), Given(X_val, y_val, sample_weight_val), resume_from)
     except BaseException:
@@ -101,9 +103,10 @@ def check_supported(estimator: Any) -> None:
 def _fit(estimator: Any, given: Given, validating: Given, resume_from: Any) -> Any:
     """Check, agree, split, sample, choose, boost and store."""
     loss = together(estimator._check_settings)
+    check_settings_alike(estimator, resume_from is not None)
     data, aside, exact = agree(estimator, given, validating)
     checkpoint = None if resume_from is None else read_by_first(resume_from)
-    facts = None if checkpoint is None else in_file(checkpoint, read_facts)
+    facts = None if checkpoint is None else together(lambda: in_file(checkpoint, read_facts))
     seed = by_first(lambda: estimator._seed(None if facts is None else facts.seed))
     train, held_out = split(estimator, data, aside, seed)
     seen, judges = sample(train, ROWS_SEEN, seed), None if held_out is None else sample(held_out, ROWS_JUDGED, seed)
@@ -120,7 +123,8 @@ def _fit(estimator: Any, given: Given, validating: Given, resume_from: Any) -> A
     mark(estimator, run, checkpoint is not None)
     if checkpoint is not None and facts is not None:
         wanted = estimator._facts(run, seed)
-        start = in_file(checkpoint, lambda path: restore(run, path, facts, wanted, estimator._most_stages()))
+        found, most = facts, estimator._most_stages()
+        start = together(lambda: in_file(checkpoint, lambda path: restore(run, path, found, wanted, most)))
     return boost(estimator, run, seed, start)
 
 
@@ -138,8 +142,19 @@ def split(estimator: Any, data: Part, aside: Part | None, seed: int) -> tuple[He
     if rounds is None or (rounds == "auto" and total < LEAST_ROWS[estimator._is_classifier]):
         return held, None
     fraction = min(estimator.validation_fraction, MOST_ASIDE / total)
-    train, held_out = set_aside(held, fraction, seed, estimator._is_classifier)
-    return (held, None) if min(exchange_facts(held_out.part.n_rows)) == 0 else (train, held_out)
+    train, held_out = together(lambda: set_aside(held, fraction, seed, estimator._is_classifier))
+    counts = exchange_facts([train.part.n_rows, held_out.part.n_rows])
+    if any(aside for _, aside in counts) and held_out.part.n_rows == 0 and train.part.n_rows > 1:
+        train, held_out = spare_one(held)  # few rows here, and many elsewhere: all must have some
+    if all(aside or n > 1 for n, aside in counts) and any(aside for _, aside in counts):
+        return train, held_out
+    if rounds != "auto":
+        i = next(i for i, (_, aside) in enumerate(counts) if not aside)
+        raise ValueError(
+            f"early_stopping_rounds={rounds} needs validation data, and process {i} can spare none of its "
+            f"{counts[i][0]} rows; give X_val and y_val, or set early_stopping_rounds=None"
+        )
+    return held, None
 
 
 def choose(

@@ -15,7 +15,7 @@ from ..estimators.parts import Part
 from ..estimators.plan import FitPlan, learner_factory, rate_of, training_of
 from ..estimators.portfolio import Profile, is_auto
 from ..estimators.run import Run
-from ..numerics.processes import by_first, exchange_arrays, exchange_facts
+from ..numerics.processes import by_first, exchange_arrays, exchange_facts, together
 from ..tables.encoder import InputEncoder
 from .agreeing import Exact
 from .sampling import Held, fingerprint
@@ -96,9 +96,8 @@ def plan_of(
         )
 
     seen = shown, None if judges is None else estimator._scaled(judges).encoded(encoder, profile.dtype)
-    mine = encoded(sets[0])
-    assert mine is not None
-    return SharedRun(plan, seen, mine, encoded(sets[1]))
+    mine, aside = together(lambda: (encoded(sets[0]), encoded(sets[1])))
+    return SharedRun(plan, seen, mine, aside)
 
 
 def chains_of(estimator: Any) -> int:

@@ -30,7 +30,8 @@ class Held(NamedTuple):
 
     def take(self, rows: list[np.ndarray]) -> "Held":
         """Return some rows of each share."""
-        chosen = [begin + some for (_, begin, _), some in zip(self.shares(), rows, strict=True)]
+        kind = np.int32 if self.part.n_rows < 2**31 else np.int64  # kept as long as the fit takes
+        chosen = [(begin + some).astype(kind) for (_, begin, _), some in zip(self.shares(), rows, strict=True)]
         return Held(
             self.part.take(np.concatenate(chosen)), np.cumsum([len(some) for some in rows]).tolist(), self.first
         )
@@ -51,6 +52,15 @@ def set_aside(held: Held, fraction: float, seed: int, keep_classes: bool) -> tup
         rows = (groups, groups[:0]) if found is None else found
         kept.append(rows[0])
         aside.append(rows[1])
+    return held.take(kept), held.take(aside)
+
+
+def spare_one(held: Held) -> tuple[Held, Held]:
+    """Return rows to train on and the last one, set aside."""
+    sizes = [end - begin for _, begin, end in held.shares()]
+    last = max(i for i, n in enumerate(sizes) if n)
+    kept = [np.arange(n - (i == last)) for i, n in enumerate(sizes)]
+    aside = [np.arange(n)[n - 1 :] if i == last else np.arange(0) for i, n in enumerate(sizes)]
     return held.take(kept), held.take(aside)
 
 

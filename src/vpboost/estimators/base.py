@@ -125,6 +125,8 @@ class BaseVPBoost(Displayed, Differentiable, Calibrating, Chains):
             self._check_unchanged(resume_from)
         data, facts = self._check_data(X, y, sample_weight, reset=not going_on), None
         if dy is not None:
+            if self.tree_depth not in ("auto", 0):
+                raise ValueError(f"tree_depth={self.tree_depth!r} does not go with dy; leave it 'auto'")
             data = data._replace(slopes=check_slopes(dy, X, data, None if self._is_classifier else loss))
         if resume_from is not None:
             facts = read_facts(resume_from)

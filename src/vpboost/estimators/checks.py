@@ -230,5 +230,10 @@ def unmasked(values: Any, name: str) -> Any:
 
 def of_order_one(weight: np.ndarray) -> np.ndarray:
     """Return weights, huge or tiny ones divided by a power of two, which changes none of their digits."""
-    largest = weight.max()
-    return weight if 1e-100 < largest < 1e100 else np.ldexp(weight, -int(np.floor(np.log2(largest))))
+    power = power_of(weight.max())
+    return np.ldexp(weight, -power) if power else weight
+
+
+def power_of(largest: float) -> int:
+    """Return the power of two that weights are divided by; none unless the largest is huge or tiny."""
+    return 0 if 1e-100 < largest < 1e100 else int(np.floor(np.log2(largest)))

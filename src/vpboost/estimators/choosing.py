@@ -128,15 +128,12 @@ class Choosing(Checks):
 
         ``refits`` says whether the rows that validate may be learnt from later.
         """
-        shape = np.shape(train.inputs)
+        shape, slopes = np.shape(train.inputs), train.slopes is not None
         choices = profiles(self, shape, count_encodable(train.inputs) if is_wide(shape) else None)
-        if self.loss_.couples_outputs:  # with leaves, the systems of many classes are large
+        if self.loss_.couples_outputs or slopes:  # leaves make large systems of many classes, and hardly have slopes
             choices = [p for p in choices if not p.tree_depth or not is_auto(self.tree_depth)]
         smooth, pilots = self._smooth_choices(train, choices), (PILOT_STAGES, PILOT_RATE)
-        if train.slopes is not None:  # responses whose slopes are known are smooth
-            if self.tree_depth not in ("auto", 0):
-                raise ValueError(f"tree_depth={self.tree_depth!r} does not go with dy; leave it 'auto'")
-            choices = [p for p in choices if not p.tree_depth]
+        if slopes:  # responses whose slopes are known are smooth
             choices = smooth or [p for p in choices if p.encoding == self.encoding] or [fallback(self)]
             smooth, pilots = [], (SMOOTH_STAGES, SMOOTH_RATE)
             if held_out is None and train.n_rows < LEAST_ROWS[0]:
@@ -156,7 +153,7 @@ class Choosing(Checks):
             fewer = racing.sample(SMOOTH_ROWS, seed)
             best, interrupted = self._race_smooth(best, smooth, fewer, judging, seed, refits)
         elif not interrupted and best.plan.profile.relevance:  # the user's choice
-            weights = slope_weights(best) if train.slopes is not None else process_weights(process_of(best), best)
+            weights = slope_weights(best) if slopes else process_weights(process_of(best), best)
             best, interrupted = self._weigh_columns([best.plan.profile], weights, best, racing, judging, seed)
         chosen = best.plan.profile
         if self.verbose:

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from .devices import EVERYWHERE, IN_SHARES, ROWS, added_in_pairs, n_devices, n_shares
+from .devices import EVERYWHERE, IN_SHARES, ROWS, added_in_pairs, merged, n_devices, n_shares
 
 #: Above this many blocks, a backward pass recomputes the features of a block instead of keeping them.
 MAX_BLOCKS_KEPT = 16
@@ -152,9 +152,7 @@ def _on_devices(function: Callable, n: int, blocks: tuple) -> tuple[Any, Any]:
         if not jax.tree.leaves(sums):
             return each, sums
         total, unravel = ravel_pytree(jax.tree.map(added_in_pairs, sums))
-        if n > 1:  # one message for all of them
-            total = added_in_pairs(jax.lax.all_gather(total, ROWS))
-        return each, unravel(total)
+        return each, unravel(merged(total, jnp.add))  # one message for all of them
 
     everything = jax.shard_map(on_one, in_specs=IN_SHARES, out_specs=(IN_SHARES, EVERYWHERE), check_vma=False)
     return everything(*blocks)
@@ -185,6 +183,17 @@ def block_map(function: Callable, *blocks: Any) -> Any:
 def block_sum(function: Callable, *blocks: Any) -> Any:
     """Sum ``function(block)`` over the blocks, in order; ``function`` may return any pytree of arrays."""
     return block_scan(lambda *block: (None, function(*block)), *blocks)[1]
+
+
+def largest(function: Callable, *blocks: Any) -> Any:
+    """Return ``function(*blocks)``, maxima over all rows in one vector, where these may be shared out over devices."""
+    if not n_devices():
+        return function(*blocks)
+
+    def on_one(*blocks: Any) -> Any:
+        return merged(function(*blocks), jnp.maximum)
+
+    return jax.shard_map(on_one, in_specs=IN_SHARES, out_specs=EVERYWHERE, check_vma=False)(*blocks)
 
 
 def draw_blocks(key: Any, n: int, n_blocks: int) -> Any:
@@ -218,6 +227,6 @@ def known_everywhere(blocks: Any) -> Any:
         return blocks
 
     def on_one(blocks: Any) -> Any:
-        return jax.lax.all_gather(blocks, ROWS, tiled=True)
+        return merged(blocks, lambda lower, higher: jnp.concatenate([lower, higher]))
 
     return jax.shard_map(on_one, in_specs=(IN_SHARES,), out_specs=EVERYWHERE, check_vma=False)(blocks)

@@ -7,6 +7,7 @@ over rows is then a sum of the shares' sums, added up pairwise in a fixed order:
 Programs run on several devices inside ``jax.set_mesh(mesh)``; :mod:`vpboost.numerics.blocks` asks :func:`n_devices`.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -92,6 +93,30 @@ def added_in_pairs(parts: jax.Array) -> jax.Array:
         rest = parts[len(parts) - len(parts) % 2 :]
         parts = jnp.concatenate([parts[: len(parts) - len(rest) : 2] + parts[1::2], rest])
     return parts[0]
+
+
+def merged(mine: jax.Array, combine: Callable[[jax.Array, jax.Array], jax.Array]) -> jax.Array:
+    """Return what the devices of a mesh have, combined in pairs: neighbours first, then neighbouring pairs, and so on.
+
+    Called on every device, within ``jax.shard_map``; ``combine(lower, higher)`` is given them in the devices' order. Of
+    2, 4, 8, ... devices, each talks to one at a time, which has what it lacks of the next larger pair: 6 short
+    messages one after the other for 64, where gathering takes 63. Each puts lower and higher in order by itself, so
+    that all of them combine the same numbers in the same way and find the same bits.
+    """
+    n = n_devices()
+    if n & (n - 1):  # no pairs of pairs
+        parts = list(jax.lax.all_gather(mine, ROWS))
+        while len(parts) > 1:
+            pairs = zip(parts[::2], parts[1::2], strict=False)
+            parts = [combine(*pair) for pair in pairs] + parts[len(parts) - len(parts) % 2 :]
+        return parts[0]
+    distance = 1
+    while distance < n:
+        theirs = jax.lax.ppermute(mine, ROWS, [(i, i ^ distance) for i in range(n)])
+        is_lower = jax.lax.axis_index(ROWS) & distance == 0
+        mine = combine(jnp.where(is_lower, mine, theirs), jnp.where(is_lower, theirs, mine))
+        distance *= 2
+    return mine
 
 
 def put(mesh: Mesh, local: np.ndarray) -> jax.Array:

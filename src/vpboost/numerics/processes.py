@@ -1,6 +1,7 @@
 """Several processes of JAX that work together: small things told to all, and errors that all of them see."""
 
 import json
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -8,24 +9,62 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
+#: Bytes of a message that goes out in one piece, with what stands before it; most are as short, and waiting costs.
+SHORT = 240
+#: What stands before a message: its length, and the place where it is sent.
+HEAD = struct.Struct("<QII")
+
 
 class ProcessError(RuntimeError):
     """An error in another process that takes part in the same work."""
 
 
+class Place:
+    """How far this process has come: which work it is at, and how many messages it has sent there."""
+
+    work, message = 0, 0
+
+
+def begin_work() -> None:
+    """Note that work begins in which all processes take part."""
+    Place.work, Place.message = Place.work + 1, 0
+
+
 def exchange(message: bytes) -> list[bytes]:
     """Return what each process has to say, in order; all of them have to call this.
+
+    They must be at the same place: answers to another question would go unnoticed.
 
     >>> exchange(b"alone")
     [b'alone']
     """
     if jax.process_count() == 1:
         return [message]
-    lengths = multihost_utils.process_allgather(np.array([len(message)], np.int32)).reshape(-1)
-    padded = np.zeros(max(int(lengths.max()), 1), np.uint8)
+    Place.message += 1
+    first = gathered(HEAD.pack(len(message), Place.work, Place.message) + message[:SHORT], HEAD.size + SHORT)
+    heads = [HEAD.unpack(row[: HEAD.size].tobytes()) for row in first]
+    check_in_step([place for _, *place in heads])
+    lengths, parts = [length for length, *_ in heads], [first[:, HEAD.size :]]
+    if max(lengths) > SHORT:
+        parts.append(gathered(message[SHORT:], max(lengths) - SHORT))
+    return [row[:n].tobytes() for row, n in zip(np.concatenate(parts, axis=1), lengths, strict=True)]
+
+
+def check_in_step(places: list[list[int]]) -> None:
+    """Raise :class:`ProcessError` if processes are not at the same place."""
+    if any(place != places[0] for place in places):
+        found = ", ".join(f"process {i} is at message {n} of fit {work}" for i, (work, n) in enumerate(places))
+        raise ProcessError(
+            f"processes are not at the same place: {found}; one has failed alone, or they do not make the same calls. "
+            "Start them anew"
+        )
+
+
+def gathered(message: bytes, size: int) -> np.ndarray:
+    """Return the messages of all processes, filled up to so many bytes, one in a row."""
+    padded = np.zeros(size, np.uint8)
     padded[: len(message)] = np.frombuffer(message, np.uint8)
-    found = np.asarray(multihost_utils.process_allgather(padded)).reshape(len(lengths), -1)
-    return [row[:n].tobytes() for row, n in zip(found, lengths, strict=True)]
+    return np.asarray(multihost_utils.process_allgather(padded)).reshape(jax.process_count(), size)
 
 
 def exchange_arrays(local: np.ndarray) -> list[np.ndarray]:
