@@ -75,3 +75,12 @@ def check_resumed(constant: jax.Array, n_outputs: int, dtype: np.dtype) -> None:
             f"resume must be a result on the same data and dtype: it has {len(constant)} outputs in {constant.dtype}, "
             f"the data {n_outputs} in {dtype}"
         )
+
+
+def traced(settings: Any, dtype: np.dtype) -> Any:
+    """Turn the numbers of a settings object into arrays, so that changing them does not recompile anything."""
+
+    def as_array(leaf: Any) -> Any:
+        return jax.device_put(np.asarray(leaf, dtype)) if isinstance(leaf, float | int) else leaf
+
+    return jax.tree.map(as_array, settings)

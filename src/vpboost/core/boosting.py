@@ -19,7 +19,7 @@ from ..losses import Loss
 from ..losses.base import newton_constant
 from ..numerics.blocks import block_map, block_sum, largest
 from ..numerics.devices import devices_of, mesh_of
-from .arguments import check_arguments, check_dtype, check_engine, check_kinds, check_resumed, check_seed
+from .arguments import check_arguments, check_dtype, check_engine, check_kinds, check_resumed, check_seed, traced
 from .data import Data, prepare_validation
 from .dense import train_learner
 from .diagnostics import Diagnostics, diagnose
@@ -397,12 +397,3 @@ def record(stage: int, losses: list, verdict: Verdict, seconds: float) -> Record
         seconds=seconds,
         **theory,
     )
-
-
-def traced(settings: Any, dtype: np.dtype) -> Any:
-    """Turn the numbers of a settings object into arrays, so that changing them does not recompile anything."""
-
-    def as_array(leaf: Any) -> Any:
-        return jax.device_put(np.asarray(leaf, dtype)) if isinstance(leaf, float | int) else leaf
-
-    return jax.tree.map(as_array, settings)

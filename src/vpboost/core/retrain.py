@@ -22,8 +22,8 @@ from ..checks import check_count
 from ..losses import Loss
 from ..numerics.blocks import block_map, block_sum
 from ..numerics.devices import devices_of, mesh_of
-from .arguments import check_seed
-from .boosting import mean_loss, traced
+from .arguments import check_seed, traced
+from .boosting import mean_loss
 from .data import Data, prepare_validation
 from .ensemble import Ensemble, stacked_columns
 from .objective import summarise
