@@ -78,7 +78,7 @@ mutation: $(READY)
 release-check:
 	PYTHON=$(PYTHON) TAG=$(TAG) .ci/release-check
 
-$(READY): pyproject.toml constraints.txt src/vpboost/_version.py hatch_build.py $(wildcard src/vpboost/native/*.c)
+$(READY): pyproject.toml constraints.txt src/vpboost/_version.py hatch_build.py $(wildcard src/vpboost/native/*.[ch])
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $@

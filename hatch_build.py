@@ -19,6 +19,8 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 SOURCES = Path("src/vpboost/native")
 LIBRARY = SOURCES / "_learner.so"
 FLAGS = ["-O3", "-std=gnu11", "-fPIC", "-fno-math-errno", "-fno-trapping-math", "-pthread"]
+#: What is compiled for each precision and size of vectors, see dense.h.
+IN_VARIANTS = "learner", "stage"
 REALS = {"float": 32, "double": 64}
 #: Options for processors whose vectors have so many bytes.
 VECTORS = {16: []}
@@ -54,11 +56,12 @@ def build(root: Path) -> None:
             run([*compiler, *FLAGS, "-c", str(source), "-o", str(compiled)])
         for real, bits in REALS.items():
             for size, options in VECTORS.items():
-                name = f"vpboost_train_{bits}_{size}"
-                objects.append(Path(folder) / f"{name}.o")
-                defined = [f"-DREAL={real}", f"-DREAL_BITS={bits}", f"-DBYTES={size}", f"-DNAME={name}"]
-                source = ["-c", str(root / SOURCES / "learner.c"), "-o", str(objects[-1])]
-                run([*compiler, *FLAGS, *options, *defined, *source])
+                named = f"-DNAMED(name)=vpboost_##name##_{bits}_{size}"
+                defined = [f"-DREAL={real}", f"-DREAL_BITS={bits}", f"-DBYTES={size}", named]
+                for part in IN_VARIANTS:
+                    objects.append(Path(folder) / f"{part}_{bits}_{size}.o")
+                    source = ["-c", str(root / SOURCES / f"{part}.c"), "-o", str(objects[-1])]
+                    run([*compiler, *FLAGS, *options, *defined, *source])
         # beside the old one, which may be in use
         built = root / LIBRARY.with_suffix(".new")
         run([*compiler, "-shared", "-pthread", *map(str, objects), "-lm", "-o", str(built)])

@@ -10,7 +10,7 @@ import pytest
 
 from oracles import explicit_reduced
 from vpboost import Poisson, SquaredError, Training, TrustRegion, boost
-from vpboost.core import boosting
+from vpboost.core import boosting, tracked
 from vpboost.core.boosting import (
     Soundness,
     Tracked,
@@ -337,8 +337,8 @@ def test_the_constant_of_rows_on_several_devices_is_improved():
 
 @pytest.mark.parametrize(("n_rows", "kept"), [(32, True), (512, True), (544, False)])
 def test_features_are_kept_where_there_are_few_rows(n_rows, kept, monkeypatch):
-    assert boosting.MAX_ROWS_KEPT == 2**17
-    monkeypatch.setattr(boosting, "MAX_ROWS_KEPT", 512)
+    assert tracked.MAX_ROWS_KEPT == 2**17
+    monkeypatch.setattr(tracked, "MAX_ROWS_KEPT", 512)
     rows = np.outer(np.linspace(-1, 1, n_rows), X[0])
     data = prepare(rows, rows[:, 0], SquaredError(), batch_size=32)
     assert data.weight.size == n_rows

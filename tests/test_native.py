@@ -26,6 +26,7 @@ from vpboost import (
 )
 from vpboost.core import dense
 from vpboost.featurizers import SomeColumns
+from vpboost.native import library
 
 pytestmark = pytest.mark.skipif(not native.is_available(), reason="vpboost was built without its C part")
 
@@ -200,7 +201,7 @@ def test_many_at_once() -> None:
 
     with ThreadPoolExecutor(8) as pool:
         assert len(set(pool.map(one, range(24)))) == 1
-    assert native._n_running == 0
+    assert library._n_running == 0
 
 
 @pytest.mark.parametrize(
@@ -281,7 +282,7 @@ def engine_used(model: VPBoostRegressor, y: np.ndarray) -> str:
 
 
 def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(native, "functions", lambda size=None: None)
+    monkeypatch.setattr(library, "functions", lambda size=None: None)
     assert not native.is_available()
     quick = {"n_estimators": 2, "max_steps": 3, "encoding": "plain", "inherit": 0.5, "max_features": 1.0}
     assert engine_used(VPBoostRegressor(**quick), Y[:, 0]) == "numpy"

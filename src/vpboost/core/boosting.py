@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..engine import ONCE_A_STAGE, block_unit, program, using
-from ..featurizers import Factory, Identity, columns
+from ..featurizers import Factory, columns
 from ..featurizers.trees import without_tree
 from ..losses import Loss
 from ..losses.base import newton_constant
@@ -21,20 +21,18 @@ from ..numerics.blocks import block_map, block_sum, largest
 from ..numerics.devices import devices_of, mesh_of
 from .arguments import check_arguments, check_dtype, check_engine, check_kinds, check_resumed, check_seed, traced
 from .data import Data, prepare_validation
-from .dense import train_learner
+from .dense import summary_by_c, train_learner
 from .diagnostics import Diagnostics, diagnose
 from .ensemble import Ensemble
 from .initial import blend, initial_populations
-from .objective import summarise
+from .objective import Summary, summarise
 from .records import Boosted, Record, Stage
 from .reduced import Derivatives
 from .shared import arrange_on, here, over
+from .tracked import Tracked, add, features_of, featurized, in_blocks_of, track
 from .trees import Trees, grower_of
 from .trust_region import TrustRegion, accepts, bounds, first_lambda, next_lambda, reduction_ratio, search
 from .weak_learner import Trained, Training, solve_at_end
-
-#: Up to so many rows, the features of a learner are computed once and kept until it is accepted or rejected.
-MAX_ROWS_KEPT = 1 << 17
 
 
 def boost(
@@ -140,7 +138,7 @@ def boost(
         grower = grower_of(trees, data, training, mesh)
         initial = initial_populations(featurizer, bias, key, data.sample(), training.candidates, len(history))
         with over(mesh):
-            tracked = [Tracked(data, data.filled(constant)) for data in sets]
+            tracked = track(sets, constant)
             for module, weights in learners:
                 tracked = add(weights, *featurized(module, tracked), tracked)
             derivatives, soundness, losses = differentiate(loss, [one.labelled for one in tracked])
@@ -158,9 +156,11 @@ def boost(
                 if learners:
                     population = blend(without_tree(learners[-1][0]), population, training.inherit)
                 with over(mesh):
-                    learner = train_learner(train_key, population, data.x, derivatives, reg, training)
+                    learner = train_learner(
+                        train_key, population, data.x, in_blocks_of(data, derivatives), reg, training
+                    )
                     if grower is not None:
-                        (features,) = features_of(learner.featurizer, [data.x])
+                        (features,) = features_of(learner.featurizer, [tracked[0].data])
                         learner = grower.beside(train_key, learner, features, derivatives, reg)
                     verdict, tracked = assess_and_add(learner, tracked, derivatives, loss, reg, training, trust_region)
                     derivatives, soundness, losses = jax.block_until_ready(
@@ -179,22 +179,6 @@ def boost(
                 raise  # the others would wait for this one
             status = f"interrupted after {len(history)} stages"
         return Boosted(Ensemble.stack(constant, learners), history, status, float(reg))
-
-
-class Tracked(NamedTuple):
-    """A data set and the ensemble's predictions on it; of the training data, and of validation data if there are."""
-
-    data: Data
-    prediction: Array
-
-    @property
-    def labelled(self) -> tuple[Array, Array, Array]:
-        """Predictions, targets and weights: what a loss is made of."""
-        return self.prediction, self.data.target, self.data.weight
-
-    def rows(self) -> np.ndarray:
-        """Return the predictions, one row per sample."""
-        return self.data.rows_of(self.prediction)
 
 
 def begin(
@@ -239,8 +223,8 @@ def assess_and_add(
 ) -> tuple[Verdict, list[Tracked]]:
     """Assess a learner; return the verdict, and the predictions with it if it is accepted."""
     featurizer, sets = featurized(learner.featurizer, tracked)
-    now = tracked[0].prediction
-    verdict = assess(learner.weights, featurizer, now, derivatives, sets[0], loss, reg, training, trust_region)
+    now, summary = tracked[0].prediction, summary_by_c(featurizer, sets[0].x, derivatives, training.solver)
+    verdict = assess(learner.weights, summary, featurizer, now, derivatives, sets[0], loss, reg, training, trust_region)
     if verdict.accepted:
         tracked = add(verdict.trial.weights, featurizer, sets, tracked)
     return verdict, tracked
@@ -249,6 +233,7 @@ def assess_and_add(
 @partial(program, quick=ONCE_A_STAGE)
 def assess(
     weights: Array,
+    summary: Summary | None,
     featurizer: Any,
     prediction: Array,
     derivatives: Derivatives,
@@ -258,8 +243,9 @@ def assess(
     training: Training,
     trust_region: TrustRegion,
 ) -> Verdict:
-    """Try the learner with the least λ_w that makes it acceptable, if any does."""
-    summary = summarise(featurizer, data.x, derivatives, training.solver)
+    """Try the learner with the least λ_w that makes it acceptable, if any does; its summary may be known already."""
+    if summary is None:
+        summary = summarise(featurizer, data.x, derivatives, training.solver)
 
     def trial_at(reg: Array) -> Trial:
         solution = solve_at_end(weights, summary, derivatives, reg, training)
@@ -319,40 +305,6 @@ def soundness_of(gradient: Array, diagonal: Array) -> Soundness:
 
     wild, least, steepest = largest(maxima, gradient, diagonal)  # all in one message
     return Soundness(wild == 0, -least, steepest)
-
-
-def featurized(featurizer: Any, tracked: list[Tracked]) -> tuple[Any, list[Data]]:
-    """Return a featurizer and data sets with the same features, the features as inputs where there are few rows.
-
-    They are then computed once, and the programs that follow serve inputs of any shape.
-    """
-    sets = [one.data for one in tracked]
-    if any(data.weight.size > MAX_ROWS_KEPT for data in sets):
-        return featurizer, sets
-    features = features_of(featurizer, [data.x for data in sets])
-    return Identity(), [dataclasses.replace(data, x=z) for data, z in zip(sets, features, strict=True)]
-
-
-@partial(program, quick=ONCE_A_STAGE)
-def features_of(featurizer: Any, inputs: list[Array]) -> list[Array]:
-    """Return the features of inputs in blocks."""
-    return [block_map(partial(columns, featurizer), x) for x in inputs]
-
-
-def add(weights: Array, featurizer: Any, sets: list[Data], tracked: list[Tracked]) -> list[Tracked]:
-    """Return the data sets with predictions to which a learner is added; ``sets`` are the inputs of its featurizer."""
-    found = update(weights, [one.prediction for one in tracked], featurizer, [data.x for data in sets])
-    return [Tracked(one.data, prediction) for one, prediction in zip(tracked, found, strict=True)]
-
-
-@partial(program, quick=ONCE_A_STAGE)
-def update(weights: Array, predictions: list[Array], featurizer: Any, inputs: list[Array]) -> list[Array]:
-    """Return predictions with a learner added."""
-
-    def with_learner(prediction: Array, x: Array) -> Array:
-        return block_map(lambda f, x: f + columns(featurizer, x).T @ weights, prediction, x)
-
-    return [with_learner(*pair) for pair in zip(predictions, inputs, strict=True)]
 
 
 def mean_loss(loss: Loss, prediction: Array, target: Array, weight: Array) -> Array:

@@ -15,11 +15,13 @@ from jaxtyping import Array, PRNGKeyArray
 
 from .. import native
 from ..engine import is_array, is_native, program
-from ..featurizers import MLP, SomeColumns, WithBias
+from ..featurizers import MLP, Identity, SomeColumns, WithBias
 from ..featurizers.activations import Activation
+from ..featurizers.trees import WithTree
 from ..losses.curvature import ScaledIdentity
 from ..numerics.blocks import draw_blocks
-from .reduced import Derivatives
+from .objective import Summary
+from .reduced import Derivatives, Reduced
 from .weak_learner import TINY, Trained, Training, blocks_of_batch, seen_by_theta, train
 
 #: Numbers that C keeps at the most; other backends compute features anew where there are more.
@@ -63,12 +65,17 @@ def is_dense(featurizer: Any) -> bool:
 @partial(program, quick=np.inf)
 def weighted(key: PRNGKeyArray, derivatives: Derivatives, training: Training) -> tuple[Array, Array | None]:
     """Return ω g, rows last, and ω s of what θ is trained on; None if H_i is not s_i I."""
-    seen = seen_by_theta(key, derivatives, training)
-    gradient, curvature = jnp.moveaxis(seen.weight[..., None] * seen.gradient, -1, -2), seen.curvature
+    return rows_last(seen_by_theta(key, derivatives, training))
+
+
+def rows_last(derivatives: Derivatives) -> tuple[Array, Array | None]:
+    """Return ω g, rows last, and ω s; None if H_i is not s_i I."""
+    weight, curvature = derivatives.weight, derivatives.curvature
+    gradient = jnp.moveaxis(weight[..., None] * derivatives.gradient, -1, -2)
     if isinstance(curvature, ScaledIdentity):
-        return gradient, seen.weight * curvature.scale
+        return gradient, weight * curvature.scale
     if gradient.shape[-2] == 1:
-        return gradient, seen.weight * curvature.diagonal()[..., 0]
+        return gradient, weight * curvature.diagonal()[..., 0]
     return gradient, None
 
 
@@ -110,9 +117,62 @@ def train_dense(
     return Trained(eqx.tree_at(parameters_of, featurizer, found), *made)
 
 
+def features_by_c(featurizer: Any, x: Array) -> np.ndarray:
+    """Return the features of inputs in blocks, all of them in one block."""
+    stacked = stacked_network(jax.tree.map(lambda leaf: leaf[None] if is_array(leaf) else leaf, featurizer), x.dtype)
+    parts = {name: getattr(stacked, name)[0] for name in ("theta", "questions", "size")}
+    return native.features(stacked._replace(**parts), np.ascontiguousarray(x))[None]
+
+
+def stacked_network(featurizers: Any, dtype: Any) -> native.Network:
+    """Return the networks of stacked featurizers, and the trees beside them, for C."""
+    tree, sees = parts_of(featurizers)
+    leaves = [np.asarray(leaf, dtype) for leaf in parameters_of(featurizers)]
+    n_learners, n_inputs = len(leaves[0]), leaves[0].shape[-1]
+    if isinstance(sees, SomeColumns):  # what is hidden counts for nothing, and the rest for more
+        seen = np.asarray(sees.seen)
+        scale = 1 / np.sqrt(np.mean(seen, axis=1, keepdims=True))
+        leaves[0] = leaves[0] * np.where(seen, scale, 0).astype(dtype)[:, None]
+    asked = [np.zeros((n_learners, 0))] if tree is None else [np.asarray(tree.weight), np.asarray(tree.bias)]
+    theta, questions = (
+        np.concatenate([part.reshape(n_learners, -1) for part in parts], axis=1).astype(dtype)
+        for parts in (leaves, asked)
+    )
+    size = np.ones(n_learners, dtype) if tree is None else np.asarray(tree.size, dtype)
+    sizes = n_inputs, *(bias.shape[-1] for bias in leaves[1::2])
+    return native.Network(sizes, network_of(featurizers).activation.name, theta, questions, size)
+
+
+def summary_by_c(featurizer: Any, x: Array, derivatives: Derivatives, solver: str) -> Summary | None:
+    """Do what :func:`vpboost.core.objective.summarise` does, by C; None if it does not know such sums."""
+    if not (is_native() and isinstance(featurizer, Identity) and len(x) == 1) or solver == "cg":
+        return None
+    gradient, curvature = (None if part is None else np.asarray(part) for part in by_rows(derivatives))
+    if gradient is None or curvature is None or not isinstance(x, np.ndarray):
+        return None
+    weight = np.asarray(derivatives.weight)
+    hessian, slope = native.sums(x[0], np.ascontiguousarray(gradient[0]), curvature[0])
+    alike = np.array_equal(curvature, weight)  # as of squared error
+    covariance = hessian if alike else native.sums(x[0], np.empty((0, x.shape[2]), x.dtype), weight[0])[0]
+    slope, hessian, covariance = (jax.device_put(part.astype(x.dtype)) for part in (slope, hessian[None], covariance))
+    return Summary(slope, covariance, Reduced(slope, hessian))
+
+
+@partial(program, quick=np.inf)
+def by_rows(derivatives: Derivatives) -> tuple[Array, Array | None]:
+    """Do what :func:`rows_last` does, as a program."""
+    return rows_last(derivatives)
+
+
+def parts_of(featurizer: Any) -> tuple[WithTree | None, Any]:
+    """Return the tree within a featurizer with a constant feature, if there is one, and what stands beside it."""
+    inner = featurizer.featurizer
+    return (inner, inner.featurizer) if isinstance(inner, WithTree) else (None, inner)
+
+
 def network_of(featurizer: Any) -> Any:
     """Return the network within a featurizer."""
-    inner = featurizer.featurizer
+    inner = parts_of(featurizer)[1]
     return inner.featurizer if isinstance(inner, SomeColumns) else inner
 
 

@@ -138,14 +138,18 @@ def left_by(
 
     ``mix`` makes few outputs of many.
     """
-    z = np.moveaxis(np.asarray(features, float), 1, 0).reshape(features.shape[1], -1)
+    z = np.moveaxis(np.asarray(features), 1, 0).reshape(features.shape[1], -1)
     weight = np.asarray(derivatives.weight, float).reshape(-1, 1)
     gradient = np.asarray(derivatives.gradient).reshape(len(weight), -1)
     gradient = weight * (gradient if mix is None else gradient @ mix)
     curvature = weight[:, 0] * np.asarray(mean_curvature(derivatives), float).ravel()
-    system = (z * curvature) @ z.T + reg * np.eye(len(z))
-    weights = np.linalg.solve(system, z @ gradient)
-    return gradient - curvature[:, None] * (z.T @ weights), curvature
+    if is_native() and native.is_available():
+        z, *rows = (np.ascontiguousarray(part, z.dtype) for part in (z, gradient.T, curvature))
+        hessian, slopes = native.sums(z, rows[0], rows[1])
+    else:
+        hessian, slopes = (z * curvature) @ z.T, z @ gradient
+    weights = np.linalg.solve(hessian + reg * np.eye(len(z)), slopes)
+    return gradient - curvature[:, None] * (z.T @ weights.astype(z.dtype)), curvature
 
 
 @partial(program, quick=np.inf)

@@ -10,6 +10,7 @@ import numpy as np
 
 from .. import predictor
 from ..core.ensemble import Ensemble
+from ..core.evaluation import DenseEnsemble
 from ..files.describe import describe_featurizer, is_custom, kind_described, named_arrays
 
 #: Rows that are evaluated side by side: few enough for a processor's cache.
@@ -53,22 +54,25 @@ class LightEnsemble:
 
 
 def evaluated(ensemble: Ensemble, x: np.ndarray) -> np.ndarray:
-    """Return f(x_i) for each row of an ensemble that is not asked again: by NumPy, unless that takes long."""
-    light = LightEnsemble.of(ensemble)
-    if light is not None and len(x) <= light.most_rows * (TIMES_MORE if light.most_rows > FEW_ROWS else 1):
-        return light.predict(x)
-    return AccurateEnsemble(ensemble).predict(x)
+    """Return f(x_i) for each row of an ensemble that is not asked again: by C or NumPy, unless that takes long."""
+    light, accurate = LightEnsemble.of(ensemble), AccurateEnsemble(ensemble)
+    if light is None or accurate.by_c[id(ensemble)] is not None:
+        return accurate.predict(x)
+    few = len(x) <= light.most_rows * (TIMES_MORE if light.most_rows > FEW_ROWS else 1)
+    return light.predict(x) if few else accurate.predict(x)
 
 
 class AccurateEnsemble:
     """An ensemble for many rows whose predictions are those of double precision, to about 1e-6 (targets of order one).
 
-    XLA computes in single precision where weights and inputs are small, else in double, three times as slow. A row's
-    prediction is then the same, to 1e-6, whether it is made alone by NumPy or among many by XLA.
+    XLA, or C where it knows the learners, computes in single precision where weights and inputs are small, else in
+    double, three times as slow. A row's prediction is then the same, to 1e-6, whether it is made alone by NumPy or
+    among many.
     """
 
     def __init__(self, ensemble: Ensemble):
         self.ensemble, self.double = ensemble, in_double(ensemble)
+        self.by_c = {id(one): DenseEnsemble.of(one) for one in (self.ensemble, self.double)}
         with np.errstate(over="ignore"):  # weights of strangers' files
             norm = np.sqrt((np.asarray(ensemble.weights, float) ** 2).sum(axis=(0, 1))).max()
         exact = norm > LARGEST_NORM or has_waves(ensemble)
@@ -76,7 +80,12 @@ class AccurateEnsemble:
 
     def predict(self, x: np.ndarray, devices: Any = None) -> np.ndarray:
         """Return f(x_i) for each row, shape ``(n_rows, K)``; by several devices, if they are given."""
-        return self.apply(partial(Ensemble.predict, devices=devices), x)
+
+        def predict(ensemble: Ensemble, x: np.ndarray) -> np.ndarray:
+            by_c = self.by_c[id(ensemble)]
+            return ensemble.predict(x, devices) if by_c is None or devices is not None else by_c.predict(x)
+
+        return self.apply(predict, x)
 
     def apply(self, function: Callable[[Ensemble, np.ndarray], np.ndarray], x: np.ndarray) -> np.ndarray:
         """Return what a function of an ensemble and rows gives for each row."""

@@ -1,0 +1,102 @@
+"""Data sets that a fit keeps track of: predictions of the ensemble on them, and features of its next learner."""
+
+import dataclasses
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Array
+
+from ..engine import ONCE_A_STAGE, is_native, program
+from ..featurizers import Identity, columns
+from ..numerics.blocks import block_map
+from .data import Data
+from .dense import features_by_c, is_dense
+from .reduced import Derivatives
+
+#: Up to so many rows, the features of a learner are computed once and kept until it is accepted or rejected.
+MAX_ROWS_KEPT = 1 << 17
+
+
+class Tracked(NamedTuple):
+    """A data set and the ensemble's predictions on it; of the training data, and of validation data if there are."""
+
+    data: Data
+    prediction: Array
+
+    @property
+    def labelled(self) -> tuple[Array, Array, Array]:
+        """Predictions, targets and weights: what a loss is made of."""
+        return self.prediction, self.data.target, self.data.weight
+
+    def rows(self) -> np.ndarray:
+        """Return the predictions, one row per sample."""
+        return self.data.rows_of(self.prediction)
+
+
+def track(sets: list[Data], constant: Array) -> list[Tracked]:
+    """Return data sets with the predictions of a constant.
+
+    Where C computes features, all rows of a set are one block, but for its inputs: many blocks would be many calls.
+    """
+    if is_native() and not any(data.weight.size > MAX_ROWS_KEPT for data in sets):
+        sets = [in_one_block(data) for data in sets]
+    return [Tracked(data, data.filled(constant)) for data in sets]
+
+
+def in_one_block(data: Data) -> Data:
+    """Return data whose targets and weights are in one block, the inputs as they were."""
+    rows: Any = [np.asarray(part).reshape(1, -1, *part.shape[2:]) for part in (data.target, data.weight)]
+    return dataclasses.replace(data, target=rows[0], weight=rows[1])
+
+
+def in_blocks_of(data: Data, derivatives: Derivatives) -> Derivatives:
+    """Return derivatives arranged in the blocks of data."""
+    shape = data.weight.shape
+    if derivatives.weight.shape == shape:
+        return derivatives
+    return jax.tree.map(lambda leaf: leaf.reshape(*shape, *leaf.shape[2:]), derivatives)
+
+
+def featurized(featurizer: Any, tracked: list[Tracked]) -> tuple[Any, list[Data]]:
+    """Return a featurizer and data sets with the same features, the features as inputs where there are few rows.
+
+    They are then computed once, and the programs that follow serve inputs of any shape.
+    """
+    sets = [one.data for one in tracked]
+    if any(data.weight.size > MAX_ROWS_KEPT for data in sets):
+        return featurizer, sets
+    features = features_of(featurizer, sets)
+    return Identity(), [dataclasses.replace(data, x=z) for data, z in zip(sets, features, strict=True)]
+
+
+def features_of(featurizer: Any, sets: list[Data]) -> list[Any]:
+    """Return the features of data sets, in as many blocks as their weights."""
+    whole = is_native() and all(len(data.weight) == 1 for data in sets)
+    if whole and is_dense(featurizer) and sets[0].x.ndim == 3:
+        return [features_by_c(featurizer, data.x) for data in sets]
+    found = features_in_blocks(featurizer, [data.x for data in sets])
+    return [np.moveaxis(np.asarray(z), 1, 0).reshape(1, z.shape[1], -1) for z in found] if whole else found
+
+
+@partial(program, quick=ONCE_A_STAGE)
+def features_in_blocks(featurizer: Any, inputs: list[Array]) -> list[Array]:
+    """Return the features of inputs in blocks."""
+    return [block_map(partial(columns, featurizer), x) for x in inputs]
+
+
+def add(weights: Array, featurizer: Any, sets: list[Data], tracked: list[Tracked]) -> list[Tracked]:
+    """Return the data sets with predictions to which a learner is added; ``sets`` are the inputs of its featurizer."""
+    found = update(weights, [one.prediction for one in tracked], featurizer, [data.x for data in sets])
+    return [Tracked(one.data, prediction) for one, prediction in zip(tracked, found, strict=True)]
+
+
+@partial(program, quick=ONCE_A_STAGE)
+def update(weights: Array, predictions: list[Array], featurizer: Any, inputs: list[Array]) -> list[Array]:
+    """Return predictions with a learner added."""
+
+    def with_learner(prediction: Array, x: Array) -> Array:
+        return block_map(lambda f, x: f + columns(featurizer, x).T @ weights, prediction, x)
+
+    return [with_learner(*pair) for pair in zip(predictions, inputs, strict=True)]

@@ -1,0 +1,96 @@
+"""The library of C functions, which hatch_build.py compiles, and how they are called."""
+
+import ctypes
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+LIBRARY = Path(__file__).with_name("_learner.so")
+#: Activations that the library knows, and their numbers there.
+ACTIVATIONS = {"tanh": 0, "silu": 1, "relu": 2}
+#: Blocks of rows are a multiple of this.
+ROWS = 32
+#: Functions that there are for each precision and size of vectors.
+IN_VARIANTS = "train", "features", "predictions", "sums"
+
+
+@cache
+def functions(size: int | None = None) -> dict[str, Any] | None:
+    """Return the functions of the library, by name and precision, for vectors of so many bytes or of this processor's.
+
+    None if there is no library.
+    """
+    try:
+        library = ctypes.CDLL(str(LIBRARY))
+        library.vpboost_vector_bytes.restype = ctypes.c_int64
+        size = size or library.vpboost_vector_bytes()
+        names = {f"{name}_float{bits}": f"{name}_{bits}_{size}" for name in IN_VARIANTS for bits in (32, 64)}
+        found = {name: getattr(library, f"vpboost_{variant}") for name, variant in names.items()}
+        found["best_cut"] = library.vpboost_best_cut
+    except (OSError, AttributeError):
+        return None
+    for name, function in found.items():
+        of_cut = [*[ctypes.c_int64] * 5, ctypes.c_double, *[ctypes.c_void_p] * 7]
+        function.restype = ctypes.c_int64
+        function.argtypes = of_cut if name == "best_cut" else [ctypes.c_void_p]
+    return found
+
+
+def vector_bytes() -> int:
+    """Return the bytes of this processor's vectors that the library makes use of."""
+    return int(ctypes.CDLL(str(LIBRARY)).vpboost_vector_bytes())
+
+
+def is_available() -> bool:
+    """Say whether the library is there."""
+    return functions() is not None
+
+
+def call(name: str, *args: Any, vector_bytes: int | None = None) -> None:
+    """Call a function; raise ``MemoryError`` if it had no memory."""
+    known = functions(vector_bytes)
+    if known is None:
+        raise RuntimeError("vpboost was installed without its C part; use engine='xla'")
+    if known[name](*args):
+        raise MemoryError(f"no memory for {name} of a learner")
+
+
+def threads_for(n_running: int) -> int:
+    """Return how many threads one of so many at work may have."""
+    return max((os.cpu_count() or 1) // n_running, 1)
+
+
+def places(arrays: dict[str, np.ndarray]) -> dict[str, int]:
+    """Return where arrays begin."""
+    return {name: array.ctypes.data for name, array in arrays.items()}
+
+
+def expect(array: np.ndarray, dtype: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """Return an array that C can read; raise an error if it is not what is expected."""
+    if array.dtype != dtype or array.shape != shape or not array.flags.c_contiguous:
+        raise ValueError(f"expected a contiguous array {shape} of {np.dtype(dtype)}, got {array.shape}, {array.dtype}")
+    return array
+
+
+_lock = Lock()
+_n_running = 0
+
+
+@contextmanager
+def counted() -> Iterator[int]:
+    """Return how many are at work, this one included: they share the cores."""
+    global _n_running
+    with _lock:
+        _n_running += 1
+        n_running = _n_running
+    try:
+        yield n_running
+    finally:
+        with _lock:
+            _n_running -= 1
