@@ -1,6 +1,7 @@
 """What fewer steps a learner, larger boosting rates and fewer chains save and cost: the rule of ``plan.steps_of``.
 
     VPBOOST_DATA=path/to/data python benchmarks/budgets.py            # goes on if stopped
+    VPBOOST_DATA=path/to/data python benchmarks/budgets.py --trees    # the same for the profile with trees
     python benchmarks/budgets.py --table                              # what is stored, in Markdown
 
 Test parts are never read: rows are those of ``benchmarks/portfolio.py``, but up to 30,000 of them. The profile is the
@@ -21,6 +22,7 @@ import numpy as np
 from portfolio import parts_of, score
 from vpboost import VPBoostClassifier, VPBoostRegressor
 from vpboost.estimators.plan import chains_of, rate_of, steps_of
+from vpboost.estimators.portfolio import PORTFOLIO
 
 RESULTS = Path(__file__).parent / "results" / "budgets.json"
 MOST_ROWS = 30_000
@@ -39,7 +41,53 @@ BUDGETS: dict[str, tuple[float, float, int | None]] = {
     "half the steps, half the chains": (0.5, 1, 2),
     "half the steps, one chain": (0.5, 1, 1),
 }
+#: The same of the profile with trees, by factors on the steps, on the rate, and other parameters.
+TREE_BUDGETS: dict[str, tuple[float, float, dict[str, Any]]] = {
+    "usual": (1, 1, {}),
+    "half the steps": (0.5, 1, {}),
+    "one and a half times the rate": (1, 1.5, {}),
+    "twice the rate": (1, 2, {}),
+    "half as wide": (1, 1, {"width": 0.5}),
+    "batches of 2,048": (1, 1, {"batch_size": 2048}),
+    "half the steps, half as wide": (0.5, 1, {"width": 0.5}),
+    "half the patience": (1, 1, {"early_stopping_rounds": 10}),
+    "one chain": (1, 1, {"n_chains": 1}),
+    "one chain, half the rate": (1, 0.5, {"n_chains": 1}),
+    "five levels": (1, 1, {"tree_depth": 5}),
+}
+TREE_PROBLEMS = (
+    *("uci_power", "tab_california", "magic", "adult", "electricity", "higgs", "uci_wine_red", "uci_boston"),
+    *("uci_concrete", "evans_airfoil", "mtr_wq", "mtr_jura"),
+)
 SEEDS = (0, 1)
+
+
+def fitted_with_trees(
+    problem: str, seed: int, known: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, dict[str, float]]]:
+    """Return what comes of the budgets that are not known yet of the profile with trees."""
+    kind, parts = parts_of(problem, seed, MOST_ROWS)
+    profile, n = next(p for p in PORTFOLIO if p.tree_depth), len(parts.fit[0])
+    usual_rate = rate_of(profile, n, chains_of(profile, parts.fit[0].shape, True), kind != "regression")
+    found = {}
+    for name, (steps, rate, others) in TREE_BUDGETS.items():
+        if name in known:
+            continue
+        usual = {"max_steps": round(steps * steps_of(profile, n)), "learning_rate": rate * usual_rate}
+        given = profile.parameters() | usual | others
+        if "width" in others:
+            given["width"] = round(others["width"] * (16 if n < 10_000 else 32))
+        found[name] = judged(kind, parts, given, seed)
+    return {"profile": repr(profile)}, found
+
+
+def judged(kind: str, parts: Any, given: dict[str, Any], seed: int) -> dict[str, float]:
+    """Return cost and score of a fit with these parameters."""
+    estimator = VPBoostRegressor if kind == "regression" else VPBoostClassifier
+    began = time.process_time()
+    model = estimator(**given, random_state=seed).fit(*parts.fit, X_val=parts.val[0], y_val=parts.val[1])
+    facts = {"cost": time.process_time() - began, "judge": score(kind, model, *parts.judge), "stages": model.n_iter_}
+    return {key: float(f"{value:.5g}") for key, value in facts.items()}
 
 
 def fitted(problem: str, seed: int, known: dict[str, Any]) -> tuple[dict[str, Any], dict[str, dict[str, float]]]:
@@ -60,27 +108,19 @@ def fitted(problem: str, seed: int, known: dict[str, Any]) -> tuple[dict[str, An
             "learning_rate": min(rate * rate_of(profile, n, usual, classes), 1.0),
             "n_chains": n_chains,
         }
-        began = time.process_time()
-        model = estimator(**given, random_state=seed).fit(*parts.fit, **validation)
-        facts = {
-            "cost": time.process_time() - began,
-            "judge": score(kind, model, *parts.judge),
-            "stages": model.n_iter_,
-        }
-        found[name] = {key: float(f"{value:.5g}") for key, value in facts.items()}
+        found[name] = judged(kind, parts, given, seed)
     return {"profile": repr(profile)}, found
 
 
-def markdown(results: dict[str, Any]) -> str:
+def markdown(results: dict[str, Any], names: list[str], trees: bool) -> str:
     """Return scores and costs over those of the usual budget."""
-    lines = ["| | " + " | ".join(list(BUDGETS)[1:]) + " |", "|---" * len(BUDGETS) + "|"]
+    lines = ["| | " + " | ".join(names[1:]) + " |", "|---" * len(names) + "|"]
     means = []
-    for problem in dict.fromkeys(key.split(" | ")[0] for key in results):
-        rows = [results[key] for key in results if key.split(" | ")[0] == problem and len(results[key]) > len(BUDGETS)]
-        if not rows:
-            continue
+    of_kind = [key for key in results if key.endswith("trees") == trees and len(results[key]) > len(names)]
+    for problem in dict.fromkeys(key.split(" | ")[0] for key in of_kind):
+        rows = [results[key] for key in of_kind if key.split(" | ")[0] == problem]
         logs = [
-            [[np.log(row[name][what] / row["usual"][what]) for name in list(BUDGETS)[1:]] for what in ("judge", "cost")]
+            [[np.log(row[name][what] / row["usual"][what]) for name in names[1:]] for what in ("judge", "cost")]
             for row in rows
         ]
         mean = np.exp(np.mean(logs, axis=0))
@@ -94,21 +134,24 @@ def markdown(results: dict[str, Any]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Scores against costs of budgets of training.")
-    parser.add_argument("--only", nargs="+", default=list(PROBLEMS), choices=PROBLEMS)
+    parser.add_argument("--only", nargs="+", choices=PROBLEMS)
+    parser.add_argument("--trees", action="store_true", help="budgets of the profile with trees")
     parser.add_argument("--seeds", type=int, default=len(SEEDS))
     parser.add_argument("--table", action="store_true", help="run nothing, show what is stored")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    for seed, problem in product(range(options.seeds), options.only if not options.table else ()):
-        key = f"{problem} | {seed}"
-        if set(BUDGETS) <= set(results.get(key, {})):
+    of_kind = (TREE_BUDGETS, TREE_PROBLEMS, fitted_with_trees, " | trees") if options.trees else None
+    budgets, problems, fit, ending = of_kind or (BUDGETS, PROBLEMS, fitted, "")
+    for seed, problem in product(range(options.seeds), () if options.table else options.only or problems):
+        key = f"{problem} | {seed}{ending}"
+        if set(budgets) <= set(results.get(key, {})):
             continue
-        profile, found = fitted(problem, seed, results.get(key, {}))
+        profile, found = fit(problem, seed, results.get(key, {}))
         results[key] = {**profile, **results.get(key, {}), **found}
         print(key, found, flush=True)
         RESULTS.write_text(json.dumps(results, indent=0) + "\n")
-    print(markdown(results))
+    print(markdown(results, list(budgets), options.trees))
 
 
 if __name__ == "__main__":

@@ -117,30 +117,29 @@ def train_dense(
     return Trained(eqx.tree_at(parameters_of, featurizer, found), *made)
 
 
-def features_by_c(featurizer: Any, x: Array) -> np.ndarray:
-    """Return the features of inputs in blocks, all of them in one block."""
-    stacked = stacked_network(jax.tree.map(lambda leaf: leaf[None] if is_array(leaf) else leaf, featurizer), x.dtype)
-    parts = {name: getattr(stacked, name)[0] for name in ("theta", "questions", "size")}
-    return native.features(stacked._replace(**parts), np.ascontiguousarray(x))[None]
+def features_by_c(featurizer: Any, inputs: list[Any]) -> list[np.ndarray]:
+    """Return the features of inputs in blocks, all of each in one block."""
+    network = network_for_c(featurizer, inputs[0].dtype)
+    return [native.features(network, np.ascontiguousarray(x))[None] for x in inputs]
 
 
-def stacked_network(featurizers: Any, dtype: Any) -> native.Network:
-    """Return the networks of stacked featurizers, and the trees beside them, for C."""
-    tree, sees = parts_of(featurizers)
-    leaves = [np.asarray(leaf, dtype) for leaf in parameters_of(featurizers)]
-    n_learners, n_inputs = len(leaves[0]), leaves[0].shape[-1]
+def network_for_c(featurizer: Any, dtype: Any) -> native.Network:
+    """Return the network of a featurizer, and the tree beside it, for C; of stacked featurizers several, stacked."""
+    tree, sees = parts_of(featurizer)
+    leaves = [np.asarray(leaf, dtype) for leaf in parameters_of(featurizer)]
+    stacked, n_inputs = leaves[0].shape[:-2], leaves[0].shape[-1]
     if isinstance(sees, SomeColumns):  # what is hidden counts for nothing, and the rest for more
         seen = np.asarray(sees.seen)
-        scale = 1 / np.sqrt(np.mean(seen, axis=1, keepdims=True))
-        leaves[0] = leaves[0] * np.where(seen, scale, 0).astype(dtype)[:, None]
-    asked = [np.zeros((n_learners, 0))] if tree is None else [np.asarray(tree.weight), np.asarray(tree.bias)]
+        scale = 1 / np.sqrt(np.mean(seen, axis=-1, keepdims=True))
+        leaves[0] = leaves[0] * np.where(seen, scale, 0).astype(dtype)[..., None, :]
+    asked = [np.zeros((*stacked, 0))] if tree is None else [np.asarray(tree.weight), np.asarray(tree.bias)]
     theta, questions = (
-        np.concatenate([part.reshape(n_learners, -1) for part in parts], axis=1).astype(dtype)
+        np.concatenate([part.reshape(*stacked, -1) for part in parts], axis=-1).astype(dtype)
         for parts in (leaves, asked)
     )
-    size = np.ones(n_learners, dtype) if tree is None else np.asarray(tree.size, dtype)
+    size = np.ones(stacked, dtype) if tree is None else np.asarray(tree.size, dtype)
     sizes = n_inputs, *(bias.shape[-1] for bias in leaves[1::2])
-    return native.Network(sizes, network_of(featurizers).activation.name, theta, questions, size)
+    return native.Network(sizes, network_of(featurizer).activation.name, theta, questions, size)
 
 
 def summary_by_c(featurizer: Any, x: Array, derivatives: Derivatives, solver: str) -> Summary | None:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from .. import native
-from .dense import is_dense, stacked_network
+from .dense import is_dense, network_for_c
 from .ensemble import Ensemble
 
 #: Rows that are evaluated by one call.
@@ -17,7 +17,7 @@ class DenseEnsemble:
 
     def __init__(self, ensemble: Ensemble):
         self.constant = np.asarray(ensemble.constant)
-        self.network = stacked_network(ensemble.featurizers, self.constant.dtype)
+        self.network = network_for_c(ensemble.featurizers, self.constant.dtype)
         self.weights = np.ascontiguousarray(np.moveaxis(np.asarray(ensemble.weights), 1, 2))
 
     @classmethod

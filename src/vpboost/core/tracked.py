@@ -75,7 +75,7 @@ def features_of(featurizer: Any, sets: list[Data]) -> list[Any]:
     """Return the features of data sets, in as many blocks as their weights."""
     whole = is_native() and all(len(data.weight) == 1 for data in sets)
     if whole and is_dense(featurizer) and sets[0].x.ndim == 3:
-        return [features_by_c(featurizer, data.x) for data in sets]
+        return features_by_c(featurizer, [data.x for data in sets])
     found = features_in_blocks(featurizer, [data.x for data in sets])
     return [np.moveaxis(np.asarray(z), 1, 0).reshape(1, z.shape[1], -1) for z in found] if whole else found
 

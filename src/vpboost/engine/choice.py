@@ -21,7 +21,7 @@ from .shapes import as_plain, is_key
 
 ENGINES = "xla", "numpy", "native"
 #: Numbers that a program works on, at the most, to be carried out by NumPy where learners are trained by C.
-FEW_NUMBERS = 3_000_000
+FEW_NUMBERS = 13_000_000
 #: Numbers that a program works on, at the most, to be compiled quickly if it runs once a stage only.
 ONCE_A_STAGE = 150_000
 #: Programs kept for NumPy, at the most.

@@ -17,6 +17,8 @@ import numpy as np
 from ..callbacks import EarlyStopping, Progress, TimeBudget, ends_fit
 from ..core.ensemble import Ensemble
 from ..core.records import Boosted, Record
+from ..engine import program, using
+from ..losses import Loss
 from .choosing import Choosing
 from .parts import Part, hold_out
 from .plan import FitPlan
@@ -52,9 +54,15 @@ def score_of(plan: FitPlan, part: Part, raw: np.ndarray) -> float:
     """Return the score of raw predictions for a part, as that of a stage."""
     if plan.metric is not None:
         return plan.metric(part, raw)
-    with jax.enable_x64(True):
-        values = plan.loss.value(jnp.asarray(raw), jnp.asarray(plan.loss.prepare_targets(part.scaled)))
+    with jax.enable_x64(True), using("numpy"):  # once only: compilation would take longer
+        values = values_of(plan.loss, raw, plan.loss.prepare_targets(part.scaled))
     return float(np.average(np.asarray(values), weights=part.weight))
+
+
+@program
+def values_of(loss: Loss, raw: np.ndarray, target: np.ndarray) -> jax.Array:
+    """Return the loss of each row."""
+    return loss.value(jnp.asarray(raw), jnp.asarray(target))
 
 
 class Chains(Choosing):

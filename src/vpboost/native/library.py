@@ -61,6 +61,7 @@ def call(name: str, *args: Any, vector_bytes: int | None = None) -> None:
         raise MemoryError(f"no memory for {name} of a learner")
 
 
+@cache
 def threads_for(n_running: int) -> int:
     """Return how many threads one of so many at work may have."""
     return max((os.cpu_count() or 1) // n_running, 1)
