@@ -41,7 +41,7 @@ BUDGETS: dict[str, tuple[float, float, int | None]] = {
     "half the steps, half the chains": (0.5, 1, 2),
     "half the steps, one chain": (0.5, 1, 1),
 }
-#: The same of the profile with trees, by factors on the steps, on the rate, and other parameters.
+#: The same of the profile with trees: factors on the steps, on the rate of learners without trees; other parameters.
 TREE_BUDGETS: dict[str, tuple[float, float, dict[str, Any]]] = {
     "usual": (1, 1, {}),
     "half the steps": (0.5, 1, {}),
@@ -54,6 +54,10 @@ TREE_BUDGETS: dict[str, tuple[float, float, dict[str, Any]]] = {
     "one chain": (1, 1, {"n_chains": 1}),
     "one chain, half the rate": (1, 0.5, {"n_chains": 1}),
     "five levels": (1, 1, {"tree_depth": 5}),
+    "1.5 times the rate, batches of 2,048": (1, 1.5, {"batch_size": 2048}),
+    "1.5 times the rate, four chains": (1, 1.5, {"n_chains": 4}),
+    "twice the rate, four chains": (1, 2, {"n_chains": 4}),
+    "twice the rate, three chains": (1, 2, {"n_chains": 3}),
 }
 TREE_PROBLEMS = (
     *("uci_power", "tab_california", "magic", "adult", "electricity", "higgs", "uci_wine_red", "uci_boston"),
@@ -68,7 +72,9 @@ def fitted_with_trees(
     """Return what comes of the budgets that are not known yet of the profile with trees."""
     kind, parts = parts_of(problem, seed, MOST_ROWS)
     profile, n = next(p for p in PORTFOLIO if p.tree_depth), len(parts.fit[0])
-    usual_rate = rate_of(profile, n, chains_of(profile, parts.fit[0].shape, True), kind != "regression")
+    usual_rate = rate_of(
+        profile._replace(tree_depth=0), n, chains_of(profile, parts.fit[0].shape, True), kind != "regression"
+    )
     found = {}
     for name, (steps, rate, others) in TREE_BUDGETS.items():
         if name in known:
