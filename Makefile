@@ -44,9 +44,10 @@ lint: $(READY)
 types: $(READY)
 	$(BIN)/mypy
 
-## The documentation site, docs/_build/html/index.html: runs the examples; a warning is an error.
+## The documentation site, docs/_build/html/index.html: runs the examples; a warning or a dead link is an error.
 docs: $(READY_DOCS)
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+	$(BIN)/python docs/check_links.py docs/_build/html
 
 ## Whether links to other sites answer; needs a network.
 linkcheck: $(READY_DOCS)

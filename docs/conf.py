@@ -3,6 +3,7 @@
 import os
 import re
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,8 @@ nitpick_ignore_regex.append((r"py:.*", r"vpboost\.(core|tables|estimators|numeri
 
 # --- gallery ----------------------------------------------------------------------------------------------------------
 
+# Programs that JAX has compiled stay in memory; joblib starts a worker anew that has grown much, and would tell.
+warnings.filterwarnings("ignore", message="A worker stopped while some jobs were given", category=UserWarning)
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "auto_examples",
@@ -92,6 +95,7 @@ html_theme = "pydata_sphinx_theme"
 html_title = "vpboost"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_context = {"default_mode": "auto"}  # light or dark, as the reader's system is
 html_show_sourcelink = False
 html_copy_source = False
 html_theme_options = {

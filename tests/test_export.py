@@ -259,6 +259,8 @@ def test_the_predictor_refuses_what_the_estimator_refuses(tmp_path):
     close(plain.predict(missing), model.predict(missing))
     with pytest.raises(ValueError, match="X has no column 'day'"):
         plain.predict(frame[["size", "rooms"]])
+    with pytest.raises(ValueError, match=r"X must be rows of 3 columns, got shape \[3\]"):
+        plain.predict(frame.to_numpy(dtype=object)[0])
     numbers = VPBoostRegressor(**QUICK).fit(table(), table()[:, 0])
     to_numpy(numbers, tmp_path)
     plain = Predictor(tmp_path / "model.vpboost")

@@ -167,6 +167,9 @@ class Predictor:
             table = [column.to_pylist() if hasattr(column, "to_pylist") else list(column) for column in columns]
         else:
             rows = np.asarray(X)
+            if rows.ndim != 2:
+                width = self.content["n_features_in"]
+                raise ValueError(f"X must be rows of {width} columns, got shape {list(rows.shape)}")
             table = [list(column) for column in (rows if rows.dtype.kind in "mM" else np.asarray(X, object)).T]
         if len(table) != self.content["n_features_in"]:
             raise ValueError(f"X must have {self.content['n_features_in']} columns, got {len(table)}")

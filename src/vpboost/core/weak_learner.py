@@ -83,7 +83,9 @@ class Training(eqx.Module):
     Parameters
     ----------
     method : {"vp", "gd", "vp_start", "vp_end", "vp_start_end"}, default="vp"
-        When the linear weights are solved for in closed form; see the module's table.
+        When the linear weights are solved for in closed form: at every step and at the end ("vp", variable projection),
+        never ("gd"), before the first step, after the last, or both ("vp_start", "vp_end", "vp_start_end"). Where they
+        are not solved for at every step, gradient descent moves them together with θ.
     max_steps : int, default=500
         Optimiser steps per learner.
     optimizer : str or optax.GradientTransformation, default="adam"
