@@ -8,9 +8,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from test_native import X, Y, dense_of, features_of
-from vpboost import MLP, BinaryCrossEntropy, ResNet, SquaredError, Training, boost, native
+from vpboost import (
+    MLP,
+    BinaryCrossEntropy,
+    MulticlassCrossEntropy,
+    ResNet,
+    SquaredError,
+    Training,
+    boost,
+    native,
+)
+from vpboost.core import boosting, initial, tracked
+from vpboost.core.data import prepare
 from vpboost.core.evaluation import DenseEnsemble
 from vpboost.core.trees import Trees
+from vpboost.engine import using
 from vpboost.featurizers import SomeColumns
 
 pytestmark = pytest.mark.skipif(not native.is_available(), reason="vpboost was built without its C part")
@@ -135,3 +147,34 @@ def test_c_refuses_arrays_of_other_shapes() -> None:
         native.sums(z, np.zeros((2, 63)), np.zeros(64))
     with pytest.raises(ValueError, match="multiple of 32"):
         native.sums(np.ones((3, 33)), np.zeros((2, 33)), np.zeros(33))
+
+
+@pytest.mark.parametrize("n_outputs", [1, 2])
+def test_features_of_many_rows_are_kept_as_long_as_there_is_room(
+    n_outputs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether they are kept, in one block, or not, in many, the fit is the same."""
+    options = {"loss": SquaredError(), "featurizer": partial(MLP, width=5), "n_learners": 3, "dtype": "float64"}
+    options |= {"training": Training(max_steps=4, batch_size=64), "validation": (X[:70], Y[:70, :n_outputs])}
+    monkeypatch.setattr(tracked, "MAX_ROWS_KEPT", 100)
+    kept, asked, found = tracked.keeps_features, [], []
+    monkeypatch.setattr(boosting, "keeps_features", lambda *given: asked.append(kept(*given)) or asked[-1])
+    for room in (320 * 6 + 96 * 6, 320 * 6 + 96 * 6 - 1):  # 300 and 70 rows, in blocks of 32; 6 features
+        monkeypatch.setattr(tracked, "MOST_KEPT", room)
+        fit = boost(X, Y[:, :n_outputs], engine="native", **options)
+        found.append([(record.loss, record.validation_loss, record.ratio) for record in fit.history])
+    assert asked == [True, False]
+    np.testing.assert_allclose(*found, rtol=1e-9)
+
+
+def test_many_rows_of_several_classes_are_left_to_others() -> None:
+    classes = MulticlassCrossEntropy(3)
+    data = prepare(X, np.digitize(Y[:, 0], [-0.3, 0.3]), classes)
+    learner = initial.example(MLP, True, X)
+    with using("native"):
+        assert tracked.keeps_features([data], classes, learner, 0)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(tracked, "MAX_ROWS_KEPT", 100)
+            assert not tracked.keeps_features([data], classes, learner, 0)
+        assert not tracked.keeps_features([data], classes, initial.example(ResNet, True, X), 0)
+    assert not tracked.keeps_features([data], classes, learner, 0)  # by XLA

@@ -4,6 +4,7 @@ import dataclasses
 import time
 from collections.abc import Callable
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -29,7 +30,7 @@ from .objective import Summary, summarise
 from .records import Boosted, Record, Stage
 from .reduced import Derivatives
 from .shared import arrange_on, here, over
-from .tracked import Tracked, add, features_of, featurized, in_blocks_of, track
+from .tracked import Tracked, add, features_of, featurized, in_blocks_of, keeps_features, track
 from .trees import Trees, grower_of
 from .trust_region import TrustRegion, accepts, bounds, first_lambda, next_lambda, reduction_ratio, search
 from .weak_learner import Trained, Training, solve_at_end
@@ -137,12 +138,14 @@ def boost(
         constant, learners, history, reg = begin(loss, data, trust_region, resume, mesh)
         grower = grower_of(trees, data, training, mesh)
         initial = initial_populations(featurizer, bias, key, data.sample(), training.candidates, len(history))
+        first = next(initial)
         with over(mesh):
-            tracked = track(sets, constant)
+            kept = keeps_features(sets, loss, first[1], 1 << grower.depth if grower is not None else 0)
+            tracked = track(sets, constant, kept)
             for module, weights in learners:
                 tracked = add(weights, *featurized(module, tracked), tracked)
             derivatives, soundness, losses = differentiate(loss, [one.labelled for one in tracked])
-        status = "all stages done"
+        status, populations = "all stages done", chain([first], initial)
         try:
             for stage in range(len(history), n_learners):
                 began = time.perf_counter()
@@ -152,7 +155,7 @@ def boost(
                 if history and not history[-1].accepted and float(reg) >= bounds(dtype)[1]:
                     status = "stationary to working precision: no step is small enough to lower the loss"
                     break
-                train_key, population = next(initial)
+                train_key, population = next(populations)
                 if learners:
                     population = blend(without_tree(learners[-1][0]), population, training.inherit)
                 with over(mesh):

@@ -8,11 +8,12 @@ import jax
 import numpy as np
 from jaxtyping import Array
 
-from ..engine import ONCE_A_STAGE, is_native, program
+from ..engine import ONCE_A_STAGE, is_native, leave_to_numpy, program
 from ..featurizers import Identity, columns
+from ..losses import Loss, SquaredError
 from ..numerics.blocks import block_map
 from .data import Data
-from .dense import features_by_c, is_dense
+from .dense import MOST_KEPT, features_by_c, is_dense, parameters_of
 from .reduced import Derivatives
 
 #: Up to so many rows, the features of a learner are computed once and kept until it is accepted or rejected.
@@ -35,14 +36,28 @@ class Tracked(NamedTuple):
         return self.data.rows_of(self.prediction)
 
 
-def track(sets: list[Data], constant: Array) -> list[Tracked]:
-    """Return data sets with the predictions of a constant.
+def track(sets: list[Data], constant: Array, kept: bool) -> list[Tracked]:
+    """Return data sets with the predictions of a constant; ``kept`` says whether C makes features, which are kept.
 
-    Where C computes features, all rows of a set are one block, but for its inputs: many blocks would be many calls.
+    All rows of a set then are one block, but for its inputs: many blocks would be many calls.
     """
-    if is_native() and not any(data.weight.size > MAX_ROWS_KEPT for data in sets):
+    if kept:
+        leave_to_numpy()
         sets = [in_one_block(data) for data in sets]
     return [Tracked(data, data.filled(constant)) for data in sets]
+
+
+def keeps_features(sets: list[Data], loss: Loss, featurizer: Any, n_leaves: int) -> bool:
+    """Say whether C makes the features of such learners, and there is room for those of all rows.
+
+    The sums over rows of learners with coupled outputs are left to others, to XLA if there are many rows.
+    """
+    if not is_native() or sets[0].x.ndim != 3 or not is_dense(featurizer):
+        return False
+    rows = [data.weight.size for data in sets]
+    alone = sets[0].n_outputs == 1 or isinstance(loss, SquaredError)
+    n_features = parameters_of(featurizer)[-1].shape[-1] + n_leaves + 1
+    return max(rows) <= MAX_ROWS_KEPT or (alone and sum(rows) * n_features <= MOST_KEPT)
 
 
 def in_one_block(data: Data) -> Data:
@@ -65,7 +80,7 @@ def featurized(featurizer: Any, tracked: list[Tracked]) -> tuple[Any, list[Data]
     They are then computed once, and the programs that follow serve inputs of any shape.
     """
     sets = [one.data for one in tracked]
-    if any(data.weight.size > MAX_ROWS_KEPT for data in sets):
+    if any(len(data.weight) > 1 and data.weight.size > MAX_ROWS_KEPT for data in sets):
         return featurizer, sets
     features = features_of(featurizer, sets)
     return Identity(), [dataclasses.replace(data, x=z) for data, z in zip(sets, features, strict=True)]
@@ -73,11 +88,9 @@ def featurized(featurizer: Any, tracked: list[Tracked]) -> tuple[Any, list[Data]
 
 def features_of(featurizer: Any, sets: list[Data]) -> list[Any]:
     """Return the features of data sets, in as many blocks as their weights."""
-    whole = is_native() and all(len(data.weight) == 1 for data in sets)
-    if whole and is_dense(featurizer) and sets[0].x.ndim == 3:
-        return features_by_c(featurizer, [data.x for data in sets])
-    found = features_in_blocks(featurizer, [data.x for data in sets])
-    return [np.moveaxis(np.asarray(z), 1, 0).reshape(1, z.shape[1], -1) for z in found] if whole else found
+    inputs = [data.x for data in sets]
+    known = is_native() and inputs[0].ndim == 3 and is_dense(featurizer)
+    return features_by_c(featurizer, inputs) if known else features_in_blocks(featurizer, inputs)
 
 
 @partial(program, quick=ONCE_A_STAGE)

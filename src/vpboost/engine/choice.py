@@ -21,7 +21,7 @@ from .shapes import as_plain, is_key
 
 ENGINES = "xla", "numpy", "native"
 #: Numbers that a program works on, at the most, to be carried out by NumPy where learners are trained by C.
-FEW_NUMBERS = 13_000_000
+FEW_NUMBERS = 3_000_000
 #: Numbers that a program works on, at the most, to be compiled quickly if it runs once a stage only.
 ONCE_A_STAGE = 150_000
 #: Programs kept for NumPy, at the most.
@@ -29,6 +29,7 @@ MOST_PROGRAMS = 256
 
 _one_at_a_time = Lock()
 _engine: ContextVar[str] = ContextVar("engine", default="xla")
+_whole: ContextVar[bool] = ContextVar("whole", default=False)
 
 
 @contextmanager
@@ -38,7 +39,7 @@ def using(engine: str) -> Iterator[None]:
     NumPy's linear algebra then has one thread: small matrices gain nothing from more, and what comes out must not
     depend on the number of cores.
     """
-    token = _engine.set(engine)
+    token, of_rows = _engine.set(engine), _whole.set(False)
     try:
         if engine != "xla":
             with single_threaded, np.errstate(all="ignore"):
@@ -47,6 +48,15 @@ def using(engine: str) -> Iterator[None]:
             yield
     finally:
         _engine.reset(token)
+        _whole.reset(of_rows)
+
+
+def leave_to_numpy() -> None:
+    """Let programs of any size be carried out by NumPy until the context of :func:`using` ends.
+
+    For data whose rows are all in one block, so that few calls do all the work.
+    """
+    _whole.set(True)
 
 
 def is_native() -> bool:
@@ -73,7 +83,7 @@ def program(function: Callable, quick: float = 0) -> Callable:
     @wraps(function)
     def run(*args: Any) -> Any:
         engine = _engine.get()
-        if engine == "numpy" or (engine == "native" and n_numbers(args) <= FEW_NUMBERS):
+        if engine == "numpy" or (engine == "native" and (_whole.get() or n_numbers(args) <= FEW_NUMBERS)):
             interpreted = _interpreted(function, args)
             if interpreted is not None:
                 try:
