@@ -160,7 +160,18 @@ class Choosing(Checks):
             print(f"chosen: {chosen}, validation {best.best_score:.4g}", file=sys.stderr)
         if interrupted:
             return best, True
+        everything = judging is held_out and racing.sample(SMOOTH_ROWS, seed) is train
+        if best.begun is not None and everything and self._goes_on_from_choice():
+            return best.begun, False
         return self._plan(chosen, train, held_out, best.plan.encoder.weights_), False
+
+    def _goes_on_from_choice(self) -> bool:
+        """Say whether a whole fit that has decided the choice may be the first chain: it would be the same again.
+
+        Not where callbacks are to see every stage.
+        """
+        watched = bool(self.callbacks) or bool(self.verbose)
+        return not watched and self.devices is None and self.early_stopping_rounds is not None
 
     def _weighed_by_slopes(self, profile: Profile, train: Part) -> Run:
         """Return a run of a profile on few rows, its columns weighed by the slopes observed; no row is set aside."""
@@ -193,7 +204,9 @@ class Choosing(Checks):
         bound = lead * unexplained(rival)
         encoder = other.plan.encoder
         proof, interrupted = self._boosted_whole(other.plan.profile, train, held_out, encoder, seed, bound)
-        return other if unexplained(proof) < bound else best, interrupted
+        winner, winner_whole = (other, proof) if unexplained(proof) < bound else (best, rival)
+        winner.begun = winner_whole
+        return winner, interrupted
 
     def _boosted_whole(
         self,
