@@ -47,7 +47,7 @@ from .portfolio import (
     profiles,
     smooth_profiles,
 )
-from .race import race
+from .race import heads_for, race
 from .run import Run
 from .slopes import slope_weight_of, strengths
 
@@ -314,21 +314,6 @@ class Choosing(Checks):
         for run in pilots:
             self.race_[run.plan.profile] = min(run.best_score, self.race_.get(run.plan.profile, np.inf))
         return min([trial] if best is None else [best, trial], key=lambda run: run.best_score), interrupted
-
-
-def heads_for(left: list[float], window: int = 6) -> float:
-    """Return what will be left of what falls from stage to stage, by how its last falls compare; early on −∞.
-
-    Were each fall the same part of the one before, this is where they would end; twice as far, to be on the safe side.
-
-    >>> bool(abs(heads_for([0.2 + 0.8**stage for stage in range(30)]) - 0.2) < 0.01)
-    True
-    """
-    if len(left) < 4 * window:
-        return -np.inf
-    before, now = left[-2 * window - 1] - left[-window - 1], left[-window - 1] - left[-1]
-    part = now / before if before > 0 else 1.0
-    return left[-1] - 2 * now * part / (1 - part) if 0 < part < 1 else left[-1] if now <= 0 else -np.inf
 
 
 def unexplained(run: Run) -> float:
