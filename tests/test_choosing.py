@@ -109,6 +109,31 @@ def test_whole_fits_decide_where_pilots_are_close(monkeypatch):
     assert boosted[3][1] < boosted[1][1] < boosted[0][1] == boosted[2][1]  # the first proof ends when it is enough
 
 
+@pytest.mark.parametrize(("lead", "dtype"), [(10.0, "float64"), (1e-9, "float32")])
+def test_a_whole_fit_that_decides_is_the_first_chain(lead, dtype, monkeypatch):
+    """With a callback, that is to see every stage, it is made anew: the same, bit for bit."""
+    monkeypatch.setattr(choosing, "CLEARLY", 0.0)
+    monkeypatch.setattr(choosing, "SMOOTH_LEAD", (lead, lead))
+    begun, fit = [], choosing.Run.boost
+
+    def watched(self, n_learners, seed, watch, resume=None, facts=None):
+        begun.append(0 if resume is None else len(resume.history))
+        return fit(self, n_learners, seed, watch, resume, facts)
+
+    monkeypatch.setattr(choosing.Run, "boost", watched)
+    given = {"n_estimators": 25, "learning_rate": 0.3, "n_chains": 1, "early_stopping_rounds": 3, "max_steps": 20}
+    models = [VPBoostRegressor(**given).fit(X, Y)]
+    gone_on = list(begun)
+    models.append(VPBoostRegressor(**given, callbacks=[lambda progress: None]).fit(X, Y))
+    assert models[0].profile_ == models[1].profile_
+    assert models[0].profile_.dtype == dtype
+    np.testing.assert_array_equal(*[model.predict(X_NEW) for model in models])
+    assert models[0].evals_result_ == models[1].evals_result_
+    assert models[0].boosted_.status == models[1].boosted_.status
+    assert gone_on[-1] > 0  # stages that were known
+    assert not any([*gone_on[:-1], *begun[len(gone_on) :]])
+
+
 @pytest.mark.parametrize(("noise", "dtype"), [(0.0, "float64"), (0.05, "float32")])
 def test_where_there_is_noise_smooth_profiles_win_by_a_better_score_only(noise, dtype, monkeypatch):
     """Without noise, more rows make up for a score that is a little worse; a table with text got them by that."""
@@ -119,7 +144,7 @@ def test_where_there_is_noise_smooth_profiles_win_by_a_better_score_only(noise, 
     monkeypatch.setattr(choosing.Choosing, "_boosted_whole", lambda self, *args: (next(scores), False))
     left = choosing.unexplained
     monkeypatch.setattr(choosing, "unexplained", lambda run: run if isinstance(run, float) else left(run))
-    model = VPBoostRegressor(n_estimators=2).fit(X, Y)
+    model = VPBoostRegressor(n_estimators=2, callbacks=[lambda progress: None]).fit(X, Y)  # not gone on from a number
     assert model.profile_.dtype == dtype
 
 

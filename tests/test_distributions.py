@@ -10,6 +10,7 @@ from sklearn.base import clone
 from vpboost import VPBoostRegressor, distributions, load_model, losses
 from vpboost.callbacks import Checkpoint, TimeBudget
 from vpboost.estimators import distributional
+from vpboost.estimators.run import Run
 from vpboost.estimators.spread import Honest, learn_spread, likeliest_move, log_gain
 
 QUICK = {
@@ -174,6 +175,24 @@ def test_few_rows_set_aside_are_joined_by_predictions_of_all(monkeypatch):
     assert len(np.unique(few.group)) == 200  # a row is known again, whoever predicts it
     for group in np.unique(few.group):
         assert len(np.unique(few.target[few.group == group])) == 1
+
+
+@pytest.mark.parametrize(
+    ("rate", "n_stages", "max_steps", "expected"),
+    [(0.125, 7, 3, (0.25, 4, 3)), (0.4, 5, 3, (0.5, 4, 3)), (0.75, 3, 100, (0.75, 3, 50))],
+)
+def test_folds_take_larger_steps_and_fewer(rate, n_stages, max_steps, expected, monkeypatch):
+    seen, boost = [], Run.boost
+
+    def watched(self, n_learners, *others):
+        seen.append((self.plan.trust_region.rate, n_learners, self.plan.training.max_steps))
+        return boost(self, n_learners, *others)
+
+    monkeypatch.setattr(Run, "boost", watched)
+    X, y, _ = made("normal", n=200)
+    given = {**QUICK, "learning_rate": rate, "n_estimators": n_stages, "max_steps": max_steps}
+    VPBoostRegressor(**given, n_chains=1, early_stopping_rounds=None, distribution="normal").fit(X, y)
+    assert seen == [(rate, n_stages, max_steps)] + 5 * [expected]
 
 
 def test_what_the_mean_of_chains_gains_is_that_of_means_drawn():

@@ -1,8 +1,9 @@
 """Programs carried out by NumPy against the same carried out by JAX."""
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from threading import Event, Thread
+from threading import Barrier, Event, Thread
 
 import equinox as eqx
 import jax
@@ -276,6 +277,26 @@ def test_what_numpy_cannot_do_is_compiled():
     assert isinstance(found, jax.Array)
     np.testing.assert_array_equal(found, np.sort(X[0]))
     assert calls == [True, True]  # once to find out, once to compile
+
+
+def test_threads_trace_a_program_once():
+    traced, together = [], Barrier(4)
+
+    @program
+    def double(x):
+        traced.append(x)
+        time.sleep(0.05)  # so that others come meanwhile
+        return 2 * x
+
+    def call(_):
+        together.wait(20)
+        with using("numpy"):
+            return double(X)
+
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(call, range(4)):
+            np.testing.assert_array_equal(found, 2 * X)
+    assert len(traced) == 1
 
 
 def test_a_program_keeps_structure_and_is_traced_once():

@@ -7,7 +7,6 @@ multiples of the identity. For those, :mod:`vpboost.core.weak_learner`'s loop ex
 from functools import partial
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -114,7 +113,14 @@ def train_dense(
         found[0][:, ~hidden] = moved
     weights = np.zeros((sizes[-1] + 1, derivatives.gradient.shape[-1]), theta.dtype)  # only a first guess
     made: Any = weights, trace  # of NumPy, as all that goes on there
-    return Trained(eqx.tree_at(parameters_of, featurizer, found), *made)
+    return Trained(with_parameters(featurizer, found), *made)
+
+
+def with_parameters(featurizer: Any, found: list[np.ndarray]) -> Any:
+    """Return a featurizer with other ``parameters_of`` it; ``eqx.tree_at`` would do the same, and take longer."""
+    leaves, structure = jax.tree.flatten(featurizer)
+    new = {id(old): leaf for old, leaf in zip(parameters_of(featurizer), found, strict=True)}
+    return jax.tree.unflatten(structure, [new.get(id(leaf), leaf) for leaf in leaves])
 
 
 def features_by_c(featurizer: Any, inputs: list[Any]) -> list[np.ndarray]:
@@ -153,7 +159,8 @@ def summary_by_c(featurizer: Any, x: Array, derivatives: Derivatives, solver: st
     hessian, slope = native.sums(x[0], np.ascontiguousarray(gradient[0]), curvature[0])
     alike = np.array_equal(curvature, weight)  # as of squared error
     covariance = hessian if alike else native.sums(x[0], np.empty((0, x.shape[2]), x.dtype), weight[0])[0]
-    slope, hessian, covariance = (jax.device_put(part.astype(x.dtype)) for part in (slope, hessian[None], covariance))
+    found = [part.astype(x.dtype) for part in (slope, hessian[None], covariance)]
+    slope, hessian, covariance = jax.device_put(found)  # at once: one call takes a third of the time of three
     return Summary(slope, covariance, Reduced(slope, hessian))
 
 

@@ -58,10 +58,10 @@ class Ensemble(eqx.Module):
         with jax.enable_x64(constant.dtype == jnp.float64):
             if not learners:
                 return cls(constant, None, jnp.zeros((0, 0, constant.shape[0]), constant.dtype))
-            arrays = [(eqx.filter(featurizer, eqx.is_array), weights) for featurizer, weights in learners]
-            structure = eqx.filter(learners[0][0], eqx.is_array, inverse=True)
-            stacked, weights = jax.tree.map(_stack, *arrays)
-            return cls(constant, eqx.combine(stacked, structure), weights)
+            structure = jax.tree.structure(learners[0])
+            leaves = zip(*[jax.tree.leaves(learner) for learner in learners], strict=True)  # not by ``jax.tree.map``:
+            stacked = [_stack(*several) if eqx.is_array(several[0]) else several[0] for several in leaves]  # it is slow
+            return cls(constant, *jax.tree.unflatten(structure, stacked))
 
     def unstack(self) -> list[tuple[Any, Array]]:
         """Undo :meth:`stack`: the ``(featurizer, weights)`` pairs of the learners."""

@@ -5,7 +5,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import cache, partial, wraps
-from threading import Event, Lock, Thread
+from threading import Event, Lock, RLock, Thread
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -28,6 +28,7 @@ ONCE_A_STAGE = 150_000
 MOST_PROGRAMS = 256
 
 _one_at_a_time = Lock()
+_tracing = RLock()  # a program may contain another
 _engine: ContextVar[str] = ContextVar("engine", default="xla")
 _whole: ContextVar[bool] = ContextVar("whole", default=False)
 
@@ -83,11 +84,14 @@ def program(function: Callable, quick: float = 0) -> Callable:
     @wraps(function)
     def run(*args: Any) -> Any:
         engine = _engine.get()
-        if engine == "numpy" or (engine == "native" and (_whole.get() or n_numbers(args) <= FEW_NUMBERS)):
-            interpreted = _interpreted(function, args)
+        if engine != "xla":
+            leaves, structure = jax.tree.flatten(args)
+            arrays = [leaf for leaf in leaves if is_array(leaf)]
+            few = engine == "numpy" or _whole.get() or sum([array.size for array in arrays]) <= FEW_NUMBERS
+            interpreted = _interpreted(function, leaves, structure) if few else None
             if interpreted is not None:
                 try:
-                    return interpreted(args)
+                    return interpreted.of(arrays)
                 except Exception as error:
                     raise RuntimeError(f"NumPy cannot carry out {function.__name__}; use engine='xla'") from error
         quickly = bool(quick) and n_numbers(args) <= quick
@@ -118,34 +122,47 @@ class Carried(NamedTuple):
     static: Any
 
     def __call__(self, args: Any) -> Any:
-        results = self.program([leaf for leaf in jax.tree.leaves(args) if is_array(leaf)])
-        return eqx.combine(jax.tree.unflatten(self.structure, results), self.static)
+        return self.of([leaf for leaf in jax.tree.leaves(args) if is_array(leaf)])
+
+    def of(self, arrays: list[Any]) -> Any:
+        """Return what the program makes of the arrays among its arguments."""
+        results = jax.tree.unflatten(self.structure, self.program(arrays))
+        return results if self.static is None else eqx.combine(results, self.static)
 
 
 NOT_YET: Any = object()
 _programs: dict[Any, Carried | None] = {}
 
 
-def _interpreted(function: Callable, args: tuple) -> Carried | None:
+def _interpreted(function: Callable, leaves: list, structure: Any) -> Carried | None:
     """Return the program of a function for arguments like these; None if NumPy cannot carry it out."""
-    leaves, structure = jax.tree.flatten(args)
-    kinds = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) if is_array(leaf) else leaf for leaf in leaves]
-    key = function, structure, tuple([(type(kind), kind) for kind in kinds]), jax.config.jax_enable_x64  # type: ignore[attr-defined]
+    kinds = tuple([(leaf.shape, leaf.dtype, is_array) if is_array(leaf) else (type(leaf), leaf) for leaf in leaves])
+    key = function, structure, kinds, jax.config.jax_enable_x64  # type: ignore[attr-defined]
     try:
         found = _programs.get(key, NOT_YET)
     except TypeError:  # something in the arguments cannot be compared
         return None
     if found is not NOT_YET:
         return found
-    closed, shapes, static = eqx.filter_make_jaxpr(function)(*jax.tree.unflatten(structure, kinds))
-    outputs, out_structure = jax.tree.flatten(shapes)
-    found = None
-    with suppress(UnknownOperationError):
-        found = Carried(by_numpy(Program(closed), outputs), out_structure, static)
-    if len(_programs) >= MOST_PROGRAMS:
-        _programs.clear()
-    _programs[key] = found
+    with _tracing:  # profiles race side by side, and need not trace it twice
+        found = _programs.get(key, NOT_YET)
+        if found is NOT_YET:
+            found = _traced(function, leaves, structure)
+            if len(_programs) >= MOST_PROGRAMS:
+                _programs.clear()
+            _programs[key] = found
     return found
+
+
+def _traced(function: Callable, leaves: list, structure: Any) -> Carried | None:
+    """Return the program of a function for arguments of this structure, like these; None if NumPy cannot."""
+    kinds = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) if is_array(leaf) else leaf for leaf in leaves]
+    closed, shapes, static = eqx.filter_make_jaxpr(function)(*jax.tree.unflatten(structure, kinds))
+    static = static if jax.tree.leaves(static) else None
+    outputs, out_structure = jax.tree.flatten(shapes)
+    with suppress(UnknownOperationError):
+        return Carried(by_numpy(Program(closed), outputs), out_structure, static)
+    return None
 
 
 def by_numpy(interpreted: Program, outputs: list) -> Callable[[list[Any]], list[Any]]:

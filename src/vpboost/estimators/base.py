@@ -167,8 +167,11 @@ class BaseVPBoost(Displayed, Differentiable, Calibrating, Chains):
             self._store(run, run.boosted._replace(status=status), True, [])
             self._finish(run, None, groups, seed, [])
             return self
+        begun = start is None and run.boosted is not None  # while profiles were compared
+        if begun:
+            start = run.boosted
         stopping, run.devices = self._early_stopping(run), self.devices
-        first = partial(self._boost, run, seed, stopping, start, recall=facts is not None)
+        first = partial(self._boost, run, seed, stopping, start, recall=begun or facts is not None)
         boosted, others = self._boost_chains(run, whole, groups, seed, stopping, first)
         self._store(run, boosted, stopping is not None, others, given=whole is None)
         self._finish(run, rows, groups, seed, [] if whole is None else others)
@@ -214,6 +217,9 @@ class BaseVPBoost(Displayed, Differentiable, Calibrating, Chains):
         if recall:
             remembering = [callback for callback in watching if isinstance(callback, EarlyStopping)]
             ended = any([c.see(stage, score) for c in remembering for stage, score in enumerate(run.scores)])
+
+        if ended and start is run.boosted is not None:
+            return run.boosted, False
 
         ending: list[Any] = []
 

@@ -47,7 +47,7 @@ from .portfolio import (
     profiles,
     smooth_profiles,
 )
-from .race import race
+from .race import heads_for, race
 from .run import Run
 from .slopes import slope_weight_of, strengths
 
@@ -160,7 +160,18 @@ class Choosing(Checks):
             print(f"chosen: {chosen}, validation {best.best_score:.4g}", file=sys.stderr)
         if interrupted:
             return best, True
+        everything = judging is held_out and racing.sample(SMOOTH_ROWS, seed) is train
+        if best.begun is not None and everything and self._goes_on_from_choice():
+            return best.begun, False
         return self._plan(chosen, train, held_out, best.plan.encoder.weights_), False
+
+    def _goes_on_from_choice(self) -> bool:
+        """Say whether a whole fit that has decided the choice may be the first chain: it would be the same again.
+
+        Not where callbacks are to see every stage.
+        """
+        watched = bool(self.callbacks) or bool(self.verbose)
+        return not watched and self.devices is None and self.early_stopping_rounds is not None
 
     def _weighed_by_slopes(self, profile: Profile, train: Part) -> Run:
         """Return a run of a profile on few rows, its columns weighed by the slopes observed; no row is set aside."""
@@ -193,7 +204,9 @@ class Choosing(Checks):
         bound = lead * unexplained(rival)
         encoder = other.plan.encoder
         proof, interrupted = self._boosted_whole(other.plan.profile, train, held_out, encoder, seed, bound)
-        return other if unexplained(proof) < bound else best, interrupted
+        winner, winner_whole = (other, proof) if unexplained(proof) < bound else (best, rival)
+        winner.begun = winner_whole
+        return winner, interrupted
 
     def _boosted_whole(
         self,
@@ -301,21 +314,6 @@ class Choosing(Checks):
         for run in pilots:
             self.race_[run.plan.profile] = min(run.best_score, self.race_.get(run.plan.profile, np.inf))
         return min([trial] if best is None else [best, trial], key=lambda run: run.best_score), interrupted
-
-
-def heads_for(left: list[float], window: int = 6) -> float:
-    """Return what will be left of what falls from stage to stage, by how its last falls compare; early on −∞.
-
-    Were each fall the same part of the one before, this is where they would end; twice as far, to be on the safe side.
-
-    >>> bool(abs(heads_for([0.2 + 0.8**stage for stage in range(30)]) - 0.2) < 0.01)
-    True
-    """
-    if len(left) < 4 * window:
-        return -np.inf
-    before, now = left[-2 * window - 1] - left[-window - 1], left[-window - 1] - left[-1]
-    part = now / before if before > 0 else 1.0
-    return left[-1] - 2 * now * part / (1 - part) if 0 < part < 1 else left[-1] if now <= 0 else -np.inf
 
 
 def unexplained(run: Run) -> float:

@@ -29,6 +29,7 @@ class Run:
         self.plan, self.train, self.held_out = plan, train, held_out
         self.scores: list[float] = []
         self.boosted: Boosted | None = None
+        self.begun: Run | None = None  #: of a pilot, a fit of its profile that may be gone on from
 
     def boost(
         self,

@@ -37,6 +37,7 @@ from ..losses import (
 )
 from ..tables.encoder import InputEncoder
 from ..tables.scaling import TargetScaler
+from .prediction import evaluated
 
 
 class Family(NamedTuple):
@@ -135,7 +136,7 @@ def learn_spread(likelihood: Likelihood, rows: Honest, seed: int, engine: str) -
         is_aside = np.isin(rows.group[chosen], last)
         train, place = chosen[~is_aside], chosen[is_aside]
         chains.append(boosted(likelihood, rows.take(train), rows.take(place), seed + chain, engine))
-        found.append((place, chains[-1].predict(rows.x[place])))
+        found.append((place, evaluated(chains[-1], rows.x[place])))
     judged = Judged(*(np.concatenate(arrays) for arrays in zip(*found, strict=True)))
     return calibrated(likelihood, averaged(chains), rows, judged)
 
