@@ -2,6 +2,7 @@
 
     VPBOOST_DATA=path/to/data python benchmarks/budgets.py            # goes on if stopped
     VPBOOST_DATA=path/to/data python benchmarks/budgets.py --trees    # the same for the profile with trees
+    VPBOOST_DATA=path/to/data python benchmarks/budgets.py --rates 8  # its boosting rate on small tables, many seeds
     python benchmarks/budgets.py --table                              # what is stored, in Markdown
 
 Test parts are never read: rows are those of ``benchmarks/portfolio.py``, but up to 30,000 of them. The profile is the
@@ -59,6 +60,8 @@ TREE_BUDGETS: dict[str, tuple[float, float, dict[str, Any]]] = {
     "twice the rate, four chains": (1, 2, {"n_chains": 4}),
     "twice the rate, three chains": (1, 2, {"n_chains": 3}),
 }
+#: Small tables on which the profile with trees wins the race: more seeds, rates only (``--rates``).
+SMALL, RATES = ("uci_wine_red", "uci_boston", "mtr_wq", "mtr_jura", "mtr_oes97"), (0.5, 0.7, 1.0, 1.5, 2.0)
 TREE_PROBLEMS = (
     *("uci_power", "tab_california", "magic", "adult", "electricity", "higgs", "uci_wine_red", "uci_boston"),
     *("uci_concrete", "evans_airfoil", "mtr_wq", "mtr_jura"),
@@ -85,6 +88,26 @@ def fitted_with_trees(
             given["width"] = round(others["width"] * (16 if n < 10_000 else 32))
         found[name] = judged(kind, parts, given, seed)
     return {"profile": repr(profile)}, found
+
+
+def rates(n_seeds: int) -> str:
+    """Return errors of small tables at other rates over those at the usual one, with their standard errors."""
+    profile = next(p for p in PORTFOLIO if p.tree_depth)
+    lines = ["| times the rate | " + " | ".join(map(str, RATES)) + " |", "|---" * (len(RATES) + 1) + "|"]
+    for problem in SMALL:
+        logs = []
+        for seed in range(n_seeds):
+            kind, parts = parts_of(problem, seed, MOST_ROWS)
+            usual = rate_of(profile, len(parts.fit[0]), 2)
+            given = [profile.parameters() | {"learning_rate": usual * factor} for factor in RATES]
+            scores = np.log([judged(kind, parts, one, seed)["judge"] for one in given])
+            logs.append(scores - scores[RATES.index(1.0)])
+        mean, error = np.exp(np.mean(logs, axis=0)), np.std(logs, axis=0) / np.sqrt(n_seeds)
+        lines.append(
+            f"| {problem} | " + " | ".join(f"{m:.4f} ± {e:.4f}" for m, e in zip(mean, error, strict=True)) + " |"
+        )
+        print(lines[-1], flush=True)
+    return "\n".join(lines)
 
 
 def judged(kind: str, parts: Any, given: dict[str, Any], seed: int) -> dict[str, float]:
@@ -143,9 +166,13 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=PROBLEMS)
     parser.add_argument("--trees", action="store_true", help="budgets of the profile with trees")
     parser.add_argument("--seeds", type=int, default=len(SEEDS))
+    parser.add_argument("--rates", type=int, metavar="SEEDS", help="rates of small tables with trees, of so many seeds")
     parser.add_argument("--table", action="store_true", help="run nothing, show what is stored")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
+    if options.rates:
+        print(rates(options.rates))
+        return
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     of_kind = (TREE_BUDGETS, TREE_PROBLEMS, fitted_with_trees, " | trees") if options.trees else None
     budgets, problems, fit, ending = of_kind or (BUDGETS, PROBLEMS, fitted, "")

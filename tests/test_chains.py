@@ -125,7 +125,7 @@ def test_automatic_rates():
     assert [rate_of(profile, n, 4, classes=True) for n in (500, 5000)] == [0.05, 0.1]
     assert rate_of(profile._replace(learning_rate=0.3), 500, 4) == 0.3
     grown = profile._replace(tree_depth=6)
-    assert [rate_of(grown, n, k) for n in (500, 5000) for k in (1, 2)] == pytest.approx([0.1, 0.2, 0.15, 0.3])
+    assert [rate_of(grown, n, k) for n in (500, 5000) for k in (1, 2)] == pytest.approx([0.05, 0.1, 0.15, 0.3])
     assert rate_of(grown, 5000, 2, classes=True) == pytest.approx(0.15)
 
 

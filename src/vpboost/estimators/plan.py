@@ -29,8 +29,8 @@ FEW_TO_LEARN_FROM = 2000
 CHAINS, MANY_FOR_CHAINS = 4, 20_000
 #: The same where those after the first learn from all rows and are the model.
 CHAINS_IF_FULL = 3
-#: Factors on the boosting rate of learners with trees (benchmarks/budgets.py --trees); the second is of few rows.
-TREE_RATES = 1.5, 2.0
+#: The factor on the boosting rate of learners with trees, unless rows are few (benchmarks/budgets.py --trees).
+TREE_RATE = 1.5
 #: Rows times steps of a learner's training up to which a first fit by NumPy takes half as long as one by XLA, which has
 #: to compile its programs; fewer where the outputs are coupled (several classes).
 SHORT, SHORT_IF_COUPLED = 150_000, 30_000
@@ -136,14 +136,14 @@ def may_chain(settings: Any, n: int) -> bool:
 
 
 def rate_of(profile: Profile, n: int, n_chains: int = 1, classes: bool = False) -> float:
-    """Return the boosting rate; small tables can afford more and smaller steps, learners with trees take larger ones.
+    """Return the boosting rate; small tables can afford more and smaller steps, on others trees take larger ones.
 
     So do chains, but not those of classifiers, which would lose by it what the mean gains.
     """
     if profile.learning_rate is not None:
         return float(profile.learning_rate)
     few = n < FEW_TO_LEARN_FROM
-    grown = TREE_RATES[few] if profile.tree_depth else 1.0
+    grown = TREE_RATE if profile.tree_depth and not few else 1.0
     return (0.05 if few else 0.1) * (1 if n_chains == 1 or classes else 2) * grown
 
 
