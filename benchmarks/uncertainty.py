@@ -189,7 +189,7 @@ def inner_splits(name: str) -> Iterator[Split]:
 
 
 def inner(names: list[str]) -> None:
-    """Print the mean NLL of scaled targets, and seconds of the processor, of VPBoost on inner splits of small tables."""
+    """Print mean NLL of scaled targets, and seconds of the processor, of VPBoost on inner splits of small tables."""
     rows = []
     for name in (name for name in names if TABLES[name] == TABLES["uci_boston"]):
         found = []

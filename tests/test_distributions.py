@@ -179,7 +179,12 @@ def test_few_rows_set_aside_are_joined_by_predictions_of_all(monkeypatch):
 
 @pytest.mark.parametrize(
     ("rate", "n_stages", "max_steps", "expected"),
-    [(0.125, 21, 3, (0.25, 11, 3)), (0.4, 15, 2, (0.5, 12, 2)), (0.1, 12, 2, (0.12, 10, 2)), (0.75, 3, 100, (0.75, 3, 50))],
+    [
+        (0.125, 21, 3, (0.25, 11, 3)),
+        (0.4, 15, 2, (0.5, 12, 2)),
+        (0.1, 12, 2, (0.12, 10, 2)),
+        (0.75, 3, 100, (0.75, 3, 50)),
+    ],
 )
 def test_folds_take_larger_steps_and_fewer(rate, n_stages, max_steps, expected, monkeypatch):
     seen, boost = [], Run.boost
