@@ -2,6 +2,7 @@
 
     VPBOOST_DATA=path/to/data python benchmarks/uncertainty.py        # hours; goes on if stopped
     python benchmarks/uncertainty.py --table                          # what is stored already, in Markdown
+    python benchmarks/uncertainty.py --inner                          # VPBoost on parts of training parts: to choose by
 
 The 90/10 splits of the literature (20, of the large tables 5), default settings; peers that stop early get a tenth
 of the training part to do so. One fit at a time; set ``OMP_NUM_THREADS=1`` if others work on the machine, and compare
@@ -178,6 +179,30 @@ def run(options: argparse.Namespace) -> None:
             print(key, found[key], flush=True)
 
 
+def inner_splits(name: str) -> Iterator[Split]:
+    """Yield parts of the training parts of a table's first two splits, two of each: what settings are chosen by."""
+    for outer, repeat in product(range(2), range(2)):
+        X, y, *_ = load(name, outer)
+        order = np.random.default_rng([outer, repeat]).permutation(len(X))
+        aside, fit = np.split(order, [len(order) // 10])
+        yield Split(X[fit], y[fit], X[aside], y[aside])
+
+
+def inner(names: list[str]) -> None:
+    """Print mean NLL of scaled targets, and seconds of the processor, of VPBoost on inner splits of small tables."""
+    rows = []
+    for name in (name for name in names if TABLES[name] == TABLES["uci_boston"]):
+        found = []
+        for i, split in enumerate(inner_splits(name)):
+            busy = time.process_time()
+            nll = vpboost(split, i % 2)["nll"] - np.log(split.y.std())
+            found.append((nll, time.process_time() - busy))
+        rows.append(np.mean(found, axis=0))
+        print(f"{name}: NLL {rows[-1][0]:.3f}, {rows[-1][1]:.1f} s", flush=True)
+    nll, seconds = np.mean(rows, axis=0)
+    print(f"mean: NLL {nll:.3f}, {seconds:.1f} s")
+
+
 def mean_of(found: dict[str, dict[str, float]], name: str, model: str, what: str) -> str:
     """Return the mean of a number over splits, with its standard error."""
     values = [facts[what] for key, facts in found.items() if key.startswith(f"{name} | {model} | ") and what in facts]
@@ -200,12 +225,16 @@ def table(found: dict[str, dict[str, float]], models: list[str], what: str) -> N
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--table", action="store_true", help="print what is stored")
+    parser.add_argument("--inner", action="store_true", help="score VPBoost on parts of training parts only")
     parser.add_argument("--splits", type=int, default=20)
     parser.add_argument("--only", nargs="+", default=list(TABLES), choices=list(TABLES))
     parser.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
     options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    if options.inner:
+        inner(options.only)
+        return
     if not options.table:
-        warnings.simplefilter("ignore")
         run(options)
     found = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     laws, bands = list(MODELS)[:4], list(MODELS)[4:]

@@ -24,8 +24,9 @@ from .spread import FAMILIES, Honest, Spread, law_of, learn_spread, log_gain, mo
 
 #: Parts that a table is split into, each predicted by a model that has learnt the others.
 FOLDS = 5
-#: How many times faster they learn than the model itself, but not at a rate above the second.
-HASTE, FASTEST = 2.0, 0.5
+#: How many times faster they learn than the model itself, at the most; but not at a rate above the second, nor in fewer
+#: stages than the third, which would not be as far off as those of the model.
+HASTE, FASTEST, LEAST_STAGES = 2.0, 0.5, 10
 #: So many training rows have enough validation rows to learn from.
 MANY = 20_000
 #: Rows set aside by chains that tell the spread well enough; with fewer, others are predicted part by part, too.
@@ -162,8 +163,8 @@ class Distributional(BaseVPBoost):
     def _cross_predicted(self, run: Run, part: Part, groups: np.ndarray, seed: int) -> tuple[Part, np.ndarray]:
         """Return encoded rows and raw predictions of them by models that have learnt from others only.
 
-        They are all rows of the part, or what Ctrl-C has left of them. The models have half as many stages as the first
-        chain has kept, at twice its rate: they are as far off, in half the time or less.
+        They are all rows of the part, or what Ctrl-C has left of them. The models have down to half as many stages as
+        the first chain has kept, at up to twice its rate: they are as far off, sooner.
         """
         n_stages = n_kept(run) if run.held_out is not None and run.scores else max(len(run.scores), 1)
         plan, n_stages = hastened(run.plan, n_stages)
@@ -189,11 +190,11 @@ class Distributional(BaseVPBoost):
 def hastened(plan: FitPlan, n_stages: int) -> tuple[FitPlan, int]:
     """Return a plan with a rate up to ``HASTE`` times as large, for fewer stages; of many steps, they take half."""
     before, steps = float(plan.trust_region.rate), plan.training.max_steps
-    rate = min(HASTE * before, max(before, FASTEST))
-    region = dataclasses.replace(plan.trust_region, rate=rate)
+    haste = max(min(HASTE, FASTEST / before, n_stages / LEAST_STAGES), 1.0)
+    region = dataclasses.replace(plan.trust_region, rate=haste * before)
     training = dataclasses.replace(plan.training, max_steps=steps // 2 if steps >= MANY_STEPS else steps)
     hasty = dataclasses.replace(plan, trust_region=region, training=training)
-    return hasty, max(math.ceil(n_stages * before / rate), 1)
+    return hasty, math.ceil(n_stages / haste - 1e-9)  # 12 / 1.2 is a little more than 10
 
 
 def check_distribution(distribution: Any, loss: Any) -> None:
