@@ -47,7 +47,7 @@ def test_new_rows_are_nearly_as_likely_as_under_the_truth(fitted):
     found = model.predict_dist(X)
     assert -0.02 < np.mean(truth - found.logpdf(y)) < 0.3  # 80 rows tell the spread
     low, high = found.interval(0.8)
-    assert 0.7 < np.mean((y >= low) & (y <= high)) < 0.93  # few of them tell tails: 0.76 of six samples of student_t
+    assert 0.72 < np.mean((y >= low) & (y <= high)) < 0.93
     if family != "negative_binomial":
         wide = np.log(found.std() / (1 if family in ("normal", "student_t") else found.mean()))
         assert wide[X[:, 1] > 0.3].mean() - wide[X[:, 1] < -0.3].mean() > 0.7  # log 4 in truth
