@@ -29,5 +29,6 @@ class DenseEnsemble:
     def predict(self, x: Any) -> np.ndarray:
         """Return f(x_i) for each row, shape ``(n_rows, K)``."""
         starts, dtype = range(0, max(len(x), 1), ROWS_AT_ONCE), self.constant.dtype
-        parts = (np.ascontiguousarray(x[start : start + ROWS_AT_ONCE], dtype) for start in starts)
+        flat = np.reshape(x, (len(x), self.network.sizes[0]))  # of images, as networks see them
+        parts = (np.ascontiguousarray(flat[start : start + ROWS_AT_ONCE], dtype) for start in starts)
         return np.concatenate([native.predictions(self.network, self.weights, self.constant, part) for part in parts])
