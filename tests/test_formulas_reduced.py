@@ -62,7 +62,7 @@ def test_sums_over_rows(x64, monkeypatch):
             reduced.sum_over_rows(jnp.asarray(left), jnp.asarray(right)), left @ right, atol=1e-10
         )
     assert reduced.ROWS_PER_SUM == (256, 128)
-    assert (reduced.MAX_DENSE_UNKNOWNS, reduced.MAX_AT_ONCE) == (128, 2**24)
+    assert (reduced.MAX_DENSE_UNKNOWNS, reduced.MAX_AT_ONCE) == (256, 2**24)
     np.testing.assert_array_equal(reduced._symmetric_places(3), [[0, 1, 2], [1, 3, 4], [2, 4, 5]])
     features, derivatives, _z, _plain = random_problem("diagonal", n_rows=9, block_rows=9)
     one = jax.tree.map(lambda leaf: leaf[0], (features, derivatives))

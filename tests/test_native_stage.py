@@ -156,7 +156,6 @@ def test_features_of_many_rows_are_kept_as_long_as_there_is_room(
     """Whether they are kept, in one block, or not, in many, the fit is the same."""
     options = {"loss": SquaredError(), "featurizer": partial(MLP, width=5), "n_learners": 3, "dtype": "float64"}
     options |= {"training": Training(max_steps=4, batch_size=64), "validation": (X[:70], Y[:70, :n_outputs])}
-    monkeypatch.setattr(tracked, "MAX_ROWS_KEPT", 100)
     kept, asked, found = tracked.keeps_features, [], []
     monkeypatch.setattr(boosting, "keeps_features", lambda *given: asked.append(kept(*given)) or asked[-1])
     for room in (320 * 6 + 96 * 6, 320 * 6 + 96 * 6 - 1):  # 300 and 70 rows, in blocks of 32; 6 features
@@ -167,14 +166,12 @@ def test_features_of_many_rows_are_kept_as_long_as_there_is_room(
     np.testing.assert_allclose(*found, rtol=1e-9)
 
 
-def test_many_rows_of_several_classes_are_left_to_others() -> None:
+def test_what_c_does_not_sum_over_is_left_to_others() -> None:
     classes = MulticlassCrossEntropy(3)
-    data = prepare(X, np.digitize(Y[:, 0], [-0.3, 0.3]), classes)
+    data, several = prepare(X, Y, SquaredError()), prepare(X, np.digitize(Y[:, 0], [-0.3, 0.3]), classes)
     learner = initial.example(MLP, True, X)
     with using("native"):
-        assert tracked.keeps_features([data], classes, learner, 0)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(tracked, "MAX_ROWS_KEPT", 100)
-            assert not tracked.keeps_features([data], classes, learner, 0)
-        assert not tracked.keeps_features([data], classes, initial.example(ResNet, True, X), 0)
-    assert not tracked.keeps_features([data], classes, learner, 0)  # by XLA
+        assert tracked.keeps_features([data], SquaredError(), learner, 0)
+        assert not tracked.keeps_features([several], classes, learner, 0)
+        assert not tracked.keeps_features([data], SquaredError(), initial.example(ResNet, True, X), 0)
+    assert not tracked.keeps_features([data], SquaredError(), learner, 0)  # by XLA

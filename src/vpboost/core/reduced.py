@@ -27,7 +27,7 @@ from ..numerics import lapack
 from ..numerics.blocks import block_sum
 
 #: Coupled systems with at most this many unknowns are assembled and factored; larger ones go to conjugate gradients.
-MAX_DENSE_UNKNOWNS = 128
+MAX_DENSE_UNKNOWNS = 256
 #: Numbers that a diagonal Hessian's products may need at once.
 MAX_AT_ONCE = 1 << 24
 #: Rows that one sum goes over: the first of these of which a block is a multiple, else the first, and the rest.

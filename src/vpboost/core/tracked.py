@@ -48,16 +48,15 @@ def track(sets: list[Data], constant: Array, kept: bool) -> list[Tracked]:
 
 
 def keeps_features(sets: list[Data], loss: Loss, featurizer: Any, n_leaves: int) -> bool:
-    """Say whether C makes the features of such learners, and there is room for those of all rows.
+    """Say whether C makes the features of such learners and sums over them, and there is room for those of all rows.
 
-    The sums over rows of learners with coupled outputs are left to others, to XLA if there are many rows.
+    It knows no sums of coupled outputs, which others take block by block.
     """
-    if not is_native() or sets[0].x.ndim != 3 or not is_dense(featurizer):
-        return False
-    rows = [data.weight.size for data in sets]
     alone = sets[0].n_outputs == 1 or isinstance(loss, SquaredError)
+    if not is_native() or not alone or sets[0].x.ndim != 3 or not is_dense(featurizer):
+        return False
     n_features = parameters_of(featurizer)[-1].shape[-1] + n_leaves + 1
-    return max(rows) <= MAX_ROWS_KEPT or (alone and sum(rows) * n_features <= MOST_KEPT)
+    return sum(data.weight.size for data in sets) * n_features <= MOST_KEPT
 
 
 def in_one_block(data: Data) -> Data:
@@ -90,7 +89,8 @@ def features_of(featurizer: Any, sets: list[Data]) -> list[Any]:
     """Return the features of data sets, in as many blocks as their weights."""
     inputs = [data.x for data in sets]
     known = is_native() and inputs[0].ndim == 3 and is_dense(featurizer)
-    return features_by_c(featurizer, inputs) if known else features_in_blocks(featurizer, inputs)
+    whole = all(len(data.weight) == 1 for data in sets)
+    return features_by_c(featurizer, inputs) if known and whole else features_in_blocks(featurizer, inputs)
 
 
 @partial(program, quick=ONCE_A_STAGE)
