@@ -86,8 +86,8 @@ def boost(
         The backend. XLA compiles programs for the shapes of the data, which takes seconds once a process, and
         is faster from then on. NumPy begins at once, which pays for a single short fit; its steps take up to twice as
         long, of tiny networks longer, and it leaves to XLA what it does not know (sorting, say). "native" trains
-        learners that are :class:`MLP` by C, two to three times as fast as XLA, and leaves the rest to NumPy, or to XLA
-        where data are large.
+        learners that are :class:`MLP` by C, two to three times as fast as XLA, and computes their features by it; the
+        rest is left to NumPy, or to XLA where data are large.
     callback : callable, optional
         Called with the :class:`Stage` after each stage; returning True ends boosting.
     resume : Boosted, optional

@@ -294,7 +294,7 @@ class BaseVPBoost(Displayed, Differentiable, Calibrating, Chains):
         self._set_predictors()
 
     def _set_predictors(self) -> None:
-        """Prepare what predicts: NumPy for few rows, XLA for many."""
+        """Prepare what predicts: NumPy for few rows, C or XLA for many."""
         self._light, self._accurate = LightEnsemble.of(self.ensemble_), AccurateEnsemble(self.ensemble_)
 
     def save_model(self, path: Any, training_rows: bool = True) -> None:
