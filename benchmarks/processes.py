@@ -1,6 +1,6 @@
 """Fits by one, two and four processes on one machine: time, memory and what the messages between them cost.
 
-    python benchmarks/processes.py            # 2,000,000 × 28, strong and weak scaling, messages: some ten minutes
+    python benchmarks/processes.py            # 2,000,000 × 28, strong and weak scaling, messages: some three minutes
     python benchmarks/processes.py --rows 200000
 
 Each process is tied to one core where the system can do that. Times are those of stages after the first, which
@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 RESULTS = Path(__file__).parent / "results" / "processes.json"
-COLUMNS, STAGES = 28, 6
+COLUMNS, STAGES = 28, 12
 
 
 def rows_between(begin: int, end: int) -> tuple[np.ndarray, np.ndarray]:

@@ -14,10 +14,10 @@ from vpboost.core import boosting, tracked
 from vpboost.core.boosting import (
     Soundness,
     Tracked,
-    actual_reduction,
     check_derivatives,
     differentiate,
     featurized,
+    move,
     traced,
 )
 from vpboost.core.data import prepare
@@ -256,11 +256,12 @@ def test_weights_of_gradient_descent_are_not_solved_for_again():
 
 
 def test_reductions_keep_their_digits(x64):
-    """L[f] − L[f + h] of a tiny step, against the difference in whole numbers of the closed form."""
+    """L[f] − L[f + h] of a tiny step, against the difference in whole numbers of the closed form; and f + h itself."""
     data = prepare(X, Y, SquaredError(), dtype="float64")
     weights = np.array([[1e-9], [-2e-9]])
-    found = actual_reduction(SquaredError(), data.filled(jnp.array([0.5])), Identity(), jnp.asarray(weights), data)
+    moved, found = move(SquaredError(), data.filled(jnp.array([0.5])), Identity(), jnp.asarray(weights), data)
     step = X @ weights[:, 0]
+    np.testing.assert_allclose(data.rows_of(moved)[:, 0], 0.5 + step, rtol=1e-15)
     np.testing.assert_allclose(found, np.mean(step * (Y - 0.5) - 0.5 * step**2), rtol=1e-6)
 
 

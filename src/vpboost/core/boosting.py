@@ -18,7 +18,7 @@ from ..featurizers import Factory, columns
 from ..featurizers.trees import without_tree
 from ..losses import Loss
 from ..losses.base import newton_constant
-from ..numerics.blocks import block_map, block_sum, largest
+from ..numerics.blocks import block_map, block_scan, block_sum, largest
 from ..numerics.devices import devices_of, mesh_of
 from .arguments import check_arguments, check_dtype, check_engine, check_kinds, check_resumed, check_seed, traced
 from .data import Data, prepare_validation
@@ -200,6 +200,7 @@ class Trial(eqx.Module):
     """A weak learner up for acceptance: its weights, boosting rate included, ρ, and what the theory says of it."""
 
     weights: Float[Array, "n k"]
+    prediction: Array  #: of the ensemble with the learner, on the training data
     ratio: Float[Array, ""]
     solver_error: Float[Array, ""]
     diagnostics: Diagnostics
@@ -229,7 +230,8 @@ def assess_and_add(
     now, summary = tracked[0].prediction, summary_by_c(featurizer, sets[0].x, derivatives, training.solver)
     verdict = assess(learner.weights, summary, featurizer, now, derivatives, sets[0], loss, reg, training, trust_region)
     if verdict.accepted:
-        tracked = add(verdict.trial.weights, featurizer, sets, tracked)
+        others = add(verdict.trial.weights, featurizer, sets[1:], tracked[1:])
+        tracked = [Tracked(tracked[0].data, verdict.trial.prediction), *others]
     return verdict, tracked
 
 
@@ -256,9 +258,9 @@ def assess(
         step = trust_region.rate * solution.weights
         along = -2 * (theory.model_reduction + theory.slope)  # w·H̄w
         predicted = -trust_region.rate * theory.slope - 0.5 * trust_region.rate**2 * along
-        actual = actual_reduction(loss, prediction, featurizer, step, data)
+        moved, actual = move(loss, prediction, featurizer, step, data)
         error = jnp.where(solution.finite, solution.error, jnp.inf)
-        return Trial(step, reduction_ratio(actual, predicted), error, theory)
+        return Trial(step, moved, reduction_ratio(actual, predicted), error, theory)
 
     if not training.solves.end:  # nothing to solve again: the weights are what gradient descent made them
         trial, solves = trial_at(reg), jnp.ones((), jnp.int32)
@@ -268,14 +270,17 @@ def assess(
     return Verdict(trial, accepts(trial.ratio, trust_region), reg, following, solves)
 
 
-def actual_reduction(loss: Loss, prediction: Array, featurizer: Any, weights: Array, data: Data) -> Array:
-    """Return L[f] − L[f + h] as the mean of differences, which loses no digits when the reduction is small."""
+def move(loss: Loss, prediction: Array, featurizer: Any, weights: Array, data: Data) -> tuple[Array, Array]:
+    """Return f + h and the actual reduction L[f] − L[f + h].
 
-    def one_block(f: Array, x: Array, t: Array, w: Array) -> Array:
+    That is the mean of differences, which loses no digits when the reduction is small.
+    """
+
+    def one_block(f: Array, x: Array, t: Array, w: Array) -> tuple[Array, Array]:
         moved = f + columns(featurizer, x).T @ weights
-        return jnp.sum(w * (loss.value(f, t) - loss.value(moved, t)))
+        return moved, jnp.sum(w * (loss.value(f, t) - loss.value(moved, t)))
 
-    return block_sum(one_block, prediction, data.x, data.target, data.weight)
+    return block_scan(one_block, prediction, data.x, data.target, data.weight)
 
 
 class Soundness(NamedTuple):
