@@ -98,9 +98,13 @@ def test_a_tree_is_planted_inside_the_bias_and_taken_away_again():
 def questions(n, n_columns, n_bins, n_leaves, n_outputs, seed):
     rng = np.random.default_rng(seed)
     bins = rng.integers(0, n_bins, size=(n_columns, n)).astype(np.uint8)
+    common = np.where(rng.random(n_columns) < 0.5, rng.integers(0, n_bins, size=n_columns), -1).astype(np.int16)
+    for column in np.flatnonzero(common >= 0):
+        bins[column, rng.random(n) < 0.8] = common[column]
+        common[column] = bins[column, 0]  # any bin with a row in it may be left out of the sums
     seen = rng.random(n_columns) < 0.8
     leaf, gradient = rng.integers(0, n_leaves, size=n).astype(np.uint8), rng.normal(size=(n, n_outputs))
-    return native.Questions(bins, leaf, gradient, rng.uniform(0.1, 1, size=n), seen)
+    return native.Questions(bins, leaf, gradient, rng.uniform(0.1, 1, size=n), seen, common)
 
 
 def gain_of(asked, column, place, n_leaves, penalty):
@@ -144,6 +148,8 @@ def test_c_and_numpy_find_the_same_cut():
     np.testing.assert_allclose(c[2], numpy[2], rtol=1e-12)
     with pytest.raises(ValueError, match="in 128 bins and 16 leaves"):
         native.best_cut(asked, 128, 16, 1e-3)
+    with pytest.raises(ValueError, match="in 129 bins and 16 leaves"):
+        native.best_cut(asked._replace(common=np.full(9, 129, np.int16)), 129, 16, 1e-3)
     with pytest.raises(ValueError, match="expected a contiguous array"):
         native.best_cut(asked._replace(bins=asked.bins[:, ::2]), 129, 16, 1e-3)
 

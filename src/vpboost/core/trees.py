@@ -28,6 +28,8 @@ from .weak_learner import Trained, Training
 MOST_BINS, MOST_ROWS, MOST_COLUMNS, MOST_OUTPUTS = 128, 20_000, 100, 8
 #: The part of the rows, and of the columns, that each tree is grown by: trees that see other parts err in other ways.
 ROWS, COLUMNS = 0.7, 0.8
+#: Where more than this part of the rows is in one bin of a column, sums are taken over the others.
+COMMON = 0.6
 #: How far an answer reaches from a cut, in units of the gap between the values beside it: between quantiles of many
 #: values, and between values that are all there are. And at least, of scaled inputs.
 SOFT, SHARP, SHARPEST = 0.1, 1 / 12, 1e-4
@@ -72,6 +74,8 @@ class Grower:
         self.bins = np.stack(
             [np.searchsorted(cuts.places, column) for cuts, column in zip(self.cuts, columns, strict=True)]
         ).astype(np.uint8)
+        counts = [np.bincount(row) for row in self.bins[:, there]]
+        self.common = np.array([np.argmax(c) if c.max() > COMMON * len(there) else -1 for c in counts], np.int16)
 
     def beside(self, key: Any, learner: Trained, features: Array, derivatives: Derivatives, reg: Array) -> Trained:
         """Return a learner with a tree beside its featurizer; ``features`` are those of the training data."""
@@ -98,6 +102,7 @@ class Grower:
             np.ascontiguousarray(gradient[chosen]),
             np.ascontiguousarray(curvature[chosen]),
             seen,
+            self.common,
         )
         find = native.best_cut if is_native() and native.is_available() else best_cut
         penalty = ROWS_OF_PENALTY / len(self.there)

@@ -15,6 +15,7 @@ class Questions(NamedTuple):
     gradient: np.ndarray  #: (rows, outputs), float64
     curvature: np.ndarray  #: (rows,), float64
     seen: np.ndarray  #: (columns,), bool: which columns may be asked about
+    common: np.ndarray  #: (columns,), int16: the bin that most rows are in, −1 if there is none
 
 
 def best_cut(asked: Questions, n_bins: int, n_leaves: int, penalty: float) -> tuple[int, int, float]:
@@ -27,9 +28,11 @@ def best_cut(asked: Questions, n_bins: int, n_leaves: int, penalty: float) -> tu
         expect(asked.gradient, np.float64, (n, n_outputs)),
         expect(asked.curvature, np.float64, (n,)),
         expect(asked.seen, np.bool_, (n_columns,)),
+        expect(asked.common, np.int16, (n_columns,)),
     ]
     # C writes where these say
-    if n and (asked.bins.max(initial=0) >= n_bins or asked.leaf.max(initial=0) >= n_leaves):
+    most = max(asked.bins.max(initial=0), asked.common.max(initial=-1))
+    if most >= n_bins or asked.leaf.max(initial=0) >= n_leaves:
         raise ValueError(f"rows must be in {n_bins} bins and {n_leaves} leaves")
     found, gain = np.zeros(2, np.int64), np.zeros(1)
     where = [array.ctypes.data for array in (*arrays, found, gain)]

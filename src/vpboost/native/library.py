@@ -36,7 +36,7 @@ def functions(size: int | None = None) -> dict[str, Any] | None:
     except (OSError, AttributeError):
         return None
     for name, function in found.items():
-        of_cut = [*[ctypes.c_int64] * 5, ctypes.c_double, *[ctypes.c_void_p] * 7]
+        of_cut = [*[ctypes.c_int64] * 5, ctypes.c_double, *[ctypes.c_void_p] * 8]
         function.restype = ctypes.c_int64
         function.argtypes = of_cut if name == "best_cut" else [ctypes.c_void_p]
     return found
