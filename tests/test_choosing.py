@@ -148,6 +148,24 @@ def test_where_there_is_noise_smooth_profiles_win_by_a_better_score_only(noise, 
     assert model.profile_.dtype == dtype
 
 
+@pytest.mark.parametrize(("hopeless", "fits"), [(1.5, 2), (1e-9, 1)])
+def test_a_whole_fit_without_hope_is_left_out(hopeless, fits, monkeypatch):
+    """The pilot of the smooth profile is behind the other's whole fit by more than that: no need to see its own."""
+    monkeypatch.setattr(choosing, "CLEARLY", 0.0)
+    monkeypatch.setattr(choosing, "HOPELESS", hopeless)
+    monkeypatch.setattr(choosing, "SMOOTH_LEAD", (1e9, 1e9))
+    whole, boosted = choosing.Choosing._boosted_whole, []
+
+    def watched(self, profile, *others):
+        boosted.append(profile)
+        return whole(self, profile, *others)
+
+    monkeypatch.setattr(choosing.Choosing, "_boosted_whole", watched)
+    model = VPBoostRegressor(n_estimators=4, n_chains=1, max_steps=20).fit(X, Y)
+    assert len(boosted) == fits
+    assert model.profile_.dtype == ("float64" if fits == 2 else "float32")
+
+
 def test_gradients_and_files_of_weighed_columns(smooth, tmp_path):
     found = [central_difference(lambda x: smooth.predict(x[None])[0], row) for row in X[:5]]
     np.testing.assert_allclose(smooth.input_gradient(X[:5]), found, atol=1e-5)

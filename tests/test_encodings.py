@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from oracles import central_difference
-from vpboost.numerics.quantiles import distribution, largest_part
+from vpboost.numerics.quantiles import distinct, distribution, largest_part
 from vpboost.tables.encoder import InputEncoder, count_encodable
 from vpboost.tables.encodings import NormalScore, Steps, bins_of
 
@@ -16,6 +16,12 @@ def test_the_distribution_function_by_hand():
     points, probability = distribution(np.array([3.0, 1.0, 3.0, 7.0]), np.array([1.0, 2.0, 1.0, 0.0]))
     np.testing.assert_array_equal(points, [1.0, 3.0])
     np.testing.assert_allclose(probability, [0.25, 0.75])
+
+
+@given(values=st.lists(st.sampled_from([-1.5, 0.0, -0.0, 2.0]), min_size=0, max_size=12))
+def test_distinct_values_are_those_of_numpy(values):
+    for found, expected in zip(distinct(np.array(values)), np.unique(values, return_inverse=True), strict=True):
+        np.testing.assert_array_equal(found, expected)
 
 
 @given(mass=st.lists(st.floats(1e-3, 1e3), min_size=3, max_size=40), part=st.floats(0.05, 1))

@@ -31,6 +31,7 @@ from .plan import (
 )
 from .portfolio import (
     CLEARLY,
+    HOPELESS,
     LEAST_ROWS,
     MANY_TO_RACE,
     PILOT_RATE,
@@ -196,8 +197,9 @@ class Choosing(Checks):
         if self.verbose:
             print("comparing whole fits of two profiles", file=sys.stderr)
         rival, interrupted = self._boosted_whole(best.plan.profile, train, held_out, None, seed)
-        if interrupted:
-            return best, True
+        if interrupted or unexplained(other) > HOPELESS * unexplained(rival):
+            best.begun = rival
+            return best, interrupted
         lead = SMOOTH_LEAD[refits and other.plan.profile.refit_full]
         if sees_noise(process):  # more rows will not make up for a worse score
             lead = min(lead, 1.0)

@@ -9,13 +9,27 @@ def distribution(values: np.ndarray, weight: np.ndarray, most: float = 1.0) -> t
     No value counts for more than the part ``most`` of all, if there are more than 1 / ``most`` of them.
     """
     # values that differ by rounding alone are one
-    points, place = np.unique(np.round(values, 9), return_inverse=True)
+    points, place = distinct(np.round(values, 9))
     mass = np.bincount(place.reshape(-1), weights=weight)
     points, mass = points[mass > 0], mass[mass > 0]
     if len(points) > 1 / most:
         mass = np.minimum(mass, largest_part(mass, round(1 / most)))
     middle = (np.cumsum(mass) - mass / 2) / mass.sum()
     return points, np.clip(middle, 1e-12, 1 - 1e-12)  # weights may be so uneven that rounding makes it 0 or 1
+
+
+def distinct(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the distinct values in order, and the place of each value among them.
+
+    >>> [part.tolist() for part in distinct(np.array([3.0, 1.0, 3.0]))]
+    [[1.0, 3.0], [1, 0, 1]]
+    """
+    ends = np.array([values.min(), values.max()]) if values.size else values
+    if len(ends) and ends[0] < ends[1]:
+        low, high = (values == end for end in ends)
+        if (low | high).all():  # one-hot columns need no sorting
+            return ends, high.astype(np.intp)
+    return np.unique(values, return_inverse=True)
 
 
 def largest_part(mass: np.ndarray, n: int) -> float:
