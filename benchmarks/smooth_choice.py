@@ -108,7 +108,8 @@ def compared(self: Any, best: Any, smooth: Any, train: Any, held_out: Any, seed:
     began = time.process_time()
     proof, _ = self._boosted_whole(other.plan.profile, train, held_out, other.plan.encoder, seed)
     runs = {"first": best, "pilot": other, "other": rival, "smooth": proof}
-    raise Seen({name: choosing.unexplained(one) for name, one in runs.items()} | {"cpu": time.process_time() - began})
+    facts = {"cpu": time.process_time() - began, "noise": process.noise}
+    raise Seen({name: choosing.unexplained(one) for name, one in runs.items()} | facts)
 
 
 def run_pilots(stored: dict[str, Any]) -> None:
@@ -136,14 +137,16 @@ def show_pilots(stored: dict[str, Any]) -> None:
     """Print what each bound saves, and how often another profile is taken for it."""
     close = {key: one for key, one in stored.items() if one and one["pilot"] >= choosing.CLEARLY * one["first"]}
     print(f"{len(stored)} cases, {len(close)} of them decided by whole fits")
-    print("| bound | processor time of smooth whole fits | other choices | its part over the other's, there |")
-    print("|---|---|---|---|")
-    for bound in BOUNDS:
-        vain = {key: one for key, one in close.items() if one["pilot"] > bound * one["other"]}
+    print(
+        "| bound | if there is noise above | processor time left | other choices | its part over the other's, there |"
+    )
+    print("|---|---|---|---|---|")
+    for bound, noise in product(BOUNDS, (-1.0, choosing.HINT_OF_NOISE)):
+        vain = {k: one for k, one in close.items() if one["pilot"] > bound * one["other"] and one["noise"] > noise}
         time_left = sum(one["cpu"] for key, one in close.items() if key not in vain)
         ratios = [one["smooth"] / one["other"] for one in vain.values()]
-        changed = [ratio for ratio in ratios if ratio < choosing.SMOOTH_LEAD[1]]
-        print(f"| {bound} | {time_left:.1f} | {len(changed)} | {', '.join(f'{ratio:.2f}' for ratio in changed)} |")
+        changed = [f"{ratio:.2f}" for ratio in ratios if ratio < choosing.SMOOTH_LEAD[1]]
+        print(f"| {bound} | {max(noise, 0)} | {time_left:.1f} | {len(changed)} | {', '.join(changed)} |")
 
 
 def main() -> None:

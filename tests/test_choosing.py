@@ -148,9 +148,11 @@ def test_where_there_is_noise_smooth_profiles_win_by_a_better_score_only(noise, 
     assert model.profile_.dtype == dtype
 
 
-@pytest.mark.parametrize(("hopeless", "fits"), [(1.5, 2), (1e-9, 1)])
-def test_a_whole_fit_without_hope_is_left_out(hopeless, fits, monkeypatch):
-    """The pilot of the smooth profile is behind the other's whole fit by more than that: no need to see its own."""
+@pytest.mark.parametrize(("hopeless", "noise", "fits"), [(1.5, 1e-3, 2), (1e-9, 0.0, 2), (1e-9, 1e-3, 1)])
+def test_a_whole_fit_without_hope_is_left_out(hopeless, noise, fits, monkeypatch):
+    """There is some noise, and the pilot of the smooth profile is behind the other's whole fit by more than that."""
+    process = choosing.process_of
+    monkeypatch.setattr(choosing, "process_of", lambda run: process(run)._replace(noise=noise))
     monkeypatch.setattr(choosing, "CLEARLY", 0.0)
     monkeypatch.setattr(choosing, "HOPELESS", hopeless)
     monkeypatch.setattr(choosing, "SMOOTH_LEAD", (1e9, 1e9))

@@ -58,6 +58,8 @@ SMALL, MOST_SMOOTH_ROWS, WORTH_TRYING = 2000, 20_000, (0.8, 0.02)
 #: And where a Gaussian process finds no more noise than the first of these parts, or leaves less unexplained than the
 #: second part of what they do.
 LITTLE_NOISE, MUCH_BETTER = 3e-3, 0.6
+#: With more noise than this, a smooth profile that is behind stays behind.
+HINT_OF_NOISE = 3e-4
 #: With fewer training rows, validation data are too few to tell a response without noise.
 LEAST_SMOOTH_ROWS = 80
 #: How often columns are weighed anew at the most: as long as the score falls below this part of what it was.
@@ -197,7 +199,7 @@ class Choosing(Checks):
         if self.verbose:
             print("comparing whole fits of two profiles", file=sys.stderr)
         rival, interrupted = self._boosted_whole(best.plan.profile, train, held_out, None, seed)
-        if interrupted or unexplained(other) > HOPELESS * unexplained(rival):
+        if interrupted or is_hopeless(process, unexplained(other), unexplained(rival)):
             best.begun = rival
             return best, interrupted
         lead = SMOOTH_LEAD[refits and other.plan.profile.refit_full]
@@ -335,6 +337,14 @@ def variance_of(part: Part) -> float:
 def is_noisy(process: Process | None, others: float) -> bool:
     """Say whether a process shows noise, and does not explain much more than others, which leave this part."""
     return process is not None and sees_noise(process) and process.unexplained > MUCH_BETTER * others
+
+
+def is_hopeless(process: Process | None, pilot: float, others: float) -> bool:
+    """Say whether the whole fit of a smooth profile would be in vain, by what its pilot and others' whole fit leave.
+
+    Where there is no noise at all, it may still be far better: its learners go on to learn what pilots leave.
+    """
+    return process is not None and process.noise > HINT_OF_NOISE and pilot > HOPELESS * others
 
 
 def sees_noise(process: Process | None) -> bool:

@@ -95,7 +95,8 @@ SMOOTH_ROWS = 2000
 #: They win where their pilot leaves less than this part of what the others do, else where a whole fit's score is below
 #: so many times that of the others' winner; the second where they will learn from all rows, too.
 CLEARLY, SMOOTH_LEAD = 0.1, (0.85, 1.2)
-#: Their whole fit is not worth while where their pilot leaves more than so many times what the others' whole fit does.
+#: Their whole fit is in vain where there is some noise and their pilot leaves more than so many times what the others'
+#: whole fit does (benchmarks/smooth_choice.py --pilots).
 HOPELESS = 1.5
 #: Rows that race, at the most, to train on and to validate with: so few that NumPy does it, and nothing is compiled.
 #: The second from so many training rows on, where other profiles win than with few.
