@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from processes import run_as_users_do
 from vpboost import VPBoostRegressor, distributed
 
 SCRIPT = Path(__file__).with_name("on_processes.py")
@@ -164,6 +165,21 @@ def test_too_few_rows_are_an_error_that_says_how_many():
 def test_an_address_needs_a_port():
     with pytest.raises(ValueError, match="coordinator_address must be 'host:port'"):
         distributed.initialize("localhost", 1, 0)
+
+
+def test_without_a_launcher_that_jax_knows_an_error_says_what_is_needed(monkeypatch):
+    for name in ("SLURM_JOB_ID", "OMPI_MCA_orte_hnp_uri", "KUBERNETES_SERVICE_HOST"):
+        monkeypatch.delenv(name, raising=False)
+    script = """
+from vpboost import distributed
+try:
+    distributed.initialize()
+except ValueError as error:
+    print(error)
+"""
+    found = run_as_users_do(script)
+    assert "no launcher that it knows" in found
+    assert "give coordinator_address, num_processes and process_id" in found
 
 
 def test_rows_of_processes_cover_all_rows():
