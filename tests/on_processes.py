@@ -67,6 +67,7 @@ def wrong(mine, folder):
     X, y = table()
     X, y, last = X[mine].reset_index(drop=True), y[mine], mine.stop == N
     labels, weight = (y > 0).astype(int), np.ones(len(y))
+    dates = np.array(["2020-01-01", "2020-01-02"], "datetime64[D]")
     narrow, half = {"X_val": X, "y_val": y}, {**FIXED, "width": 8}
     cases = {
         "columns": (VPBoostRegressor, FIXED, (X[["a"]] if last else X, y), {}),
@@ -85,6 +86,9 @@ def wrong(mine, folder):
         "checkpoint": (VPBoostRegressor, FIXED, (X, y), {"resume_from": f"{folder}/none"} if last else {}),
         "setting": (VPBoostRegressor, half if last else FIXED, (X, y), {}),
         "estimator": (VPBoostRegressor if last else VPBoostClassifier, FIXED, (X, labels), {}),
+        "dates": (VPBoostClassifier, FIXED, (X, dates[labels] if last else labels), {}),
+        "nothing": (nothing if last else VPBoostRegressor, FIXED, (X, y), {}),
+        "weights of classes": (VPBoostClassifier, {**FIXED, "class_weight": {0: 1, 1: 1 + last}}, (X, labels), {}),
         "levels": (VPBoostRegressor, FIXED, (X.assign(kind=many_levels(len(X), last)), y), {}),
     }
     found = {}
@@ -94,6 +98,10 @@ def wrong(mine, folder):
         except Exception as error:
             found[name] = f"{type(error).__name__}: {error}"
     return {"errors": found}
+
+
+def nothing(**settings):
+    """Return what is no estimator."""
 
 
 def many_levels(n, last):
@@ -126,18 +134,16 @@ def apart(mine, folder):
     """A process that fails alone and goes on to another fit must not be given the answers of this one."""
     X, y = table()
     given = X[mine].reset_index(drop=True), y[mine]
-    found, agree = [], fitting.agree
+    found, marks, agree = [], [], fitting.agree
     for attempt in range(2):
         if attempt == 0 and mine.stop == N:
             fitting.agree = lambda *args: 1 / 0
         try:
-            distributed.fit(VPBoostRegressor(**FIXED, n_estimators=2), *given)
+            marks.append(told(distributed.fit(VPBoostRegressor(**FIXED, n_estimators=2), *given).predict(X)))
         except Exception as error:
             found.append(f"{type(error).__name__}: {error}")
         fitting.agree = agree
-        if attempt == 0 and mine.stop != N:
-            break
-    return {"errors": found}
+    return {"errors": found, "mark": marks}
 
 
 def lost(mine, folder):

@@ -79,6 +79,9 @@ WRONG = {
     "checkpoint": ("both", "resume_from, given or not, must be alike"),
     "setting": ("both", "the parameter width must be alike in all processes: process 0 has 4, process 1 has 8"),
     "estimator": ("both", "kinds of estimators must be alike"),
+    "dates": ("one", "TypeError: labels must be numbers or text in fits by several processes, got datetime.date(2020"),
+    "nothing": ("one", "TypeError: estimator must be a VPBoostRegressor or VPBoostClassifier, got NoneType"),
+    "weights of classes": ("both", "the parameter class_weight must be alike in all processes"),
     "levels": ("both", "column 'kind' of X has 403 different values; at most 300"),
 }
 
@@ -87,8 +90,9 @@ WRONG = {
 def test_a_process_that_fails_alone_does_not_get_the_answers_of_another_fit(tmp_path):
     first, second = by(2, tmp_path, "apart")
     assert second["apart"]["errors"][0].startswith("ZeroDivisionError")
-    for message in (first["apart"]["errors"][0], second["apart"]["errors"][1]):
-        assert message.startswith("ProcessError: processes are not at the same place: process 0 is at message")
+    assert first["apart"]["errors"] == ["ProcessError: process 1 of 2 failed: ZeroDivisionError: division by zero"]
+    assert second["apart"]["errors"][1:] == []  # they are at the same place, and go on together
+    assert first["apart"]["mark"] == second["apart"]["mark"]
 
 
 @pytest.mark.slow

@@ -15,15 +15,25 @@ import jax
 import numpy as np
 
 from ..checks import plain_number
+from ..core.records import Boosted
 from ..estimators.base import BaseVPBoost
 from ..estimators.parts import Part
 from ..estimators.portfolio import LEAST_ROWS, MOST_ENCODED_ROWS, Profile, fix, is_auto, profile_from
 from ..estimators.resuming import profile_of, restore
 from ..files.checkpoint import CheckpointError, read_facts
-from ..numerics.processes import ProcessError, begin_work, by_first, exchange, exchange_facts, together
+from ..numerics.processes import (
+    ProcessError,
+    begin_work,
+    by_first,
+    exchange,
+    exchange_facts,
+    failing_together,
+    is_loss,
+    together,
+)
 from .agreeing import Given, agree
 from .alike import check_settings_alike
-from .running import boost, mark, plan_of
+from .running import SharedRun, boost, mark, plan_of
 from .sampling import Held, in_shares, sample, set_aside, spare_one
 
 #: Rows that all processes see, to train on and to validate with.
@@ -74,22 +84,26 @@ def fit(
     >>> model.n_iter_
     5
     """
-    if not isinstance(estimator, BaseVPBoost):
-        raise TypeError(f"estimator must be a VPBoostRegressor or VPBoostClassifier, got {type(estimator).__name__}")
-    before = dict(estimator.__dict__)
+    before = dict(getattr(estimator, "__dict__", {}))
     try:
         with errors_of_lost_processes():
             begin_work()
-            together(lambda: check_supported(estimator))
-            return _fit(estimator, Given(X, y, sample_weight), Given(X_val, y_val, sample_weight_val), resume_from)
+            with failing_together():
+                check_supported(estimator)
+                given, validating = Given(X, y, sample_weight), Given(X_val, y_val, sample_weight_val)
+                run, seed, start = prepare(estimator, given, validating, resume_from)
+            return boost(estimator, run, seed, start)
     except BaseException:
-        estimator.__dict__.clear()
-        estimator.__dict__.update(before)
+        if isinstance(estimator, BaseVPBoost):
+            estimator.__dict__.clear()
+            estimator.__dict__.update(before)
         raise
 
 
 def check_supported(estimator: Any) -> None:
-    """Raise ``ValueError`` if a setting cannot be had with several processes."""
+    """Raise ``ValueError`` if a setting cannot be had with several processes, and ``TypeError`` if there is none."""
+    if not isinstance(estimator, BaseVPBoost):
+        raise TypeError(f"estimator must be a VPBoostRegressor or VPBoostClassifier, got {type(estimator).__name__}")
     if estimator.warm_start:
         raise ValueError("warm_start=True is not for fits by several processes; use Checkpoint and resume_from")
     if estimator.engine in ("numpy", "native"):
@@ -100,8 +114,8 @@ def check_supported(estimator: Any) -> None:
         raise ValueError("refit_full=True is not for fits by several processes; leave it 'auto'")
 
 
-def _fit(estimator: Any, given: Given, validating: Given, resume_from: Any) -> Any:
-    """Check, agree, split, sample, choose, boost and store."""
+def prepare(estimator: Any, given: Given, validating: Given, resume_from: Any) -> tuple[SharedRun, int, Boosted | None]:
+    """Check, agree, split, sample and choose; return a run, its seed and where it begins."""
     loss = together(estimator._check_settings)
     check_settings_alike(estimator, resume_from is not None)
     data, aside, exact = agree(estimator, given, validating)
@@ -125,7 +139,7 @@ def _fit(estimator: Any, given: Given, validating: Given, resume_from: Any) -> A
         wanted = estimator._facts(run, seed)
         found, most = facts, estimator._most_stages()
         start = together(lambda: in_file(checkpoint, lambda path: restore(run, path, found, wanted, most)))
-    return boost(estimator, run, seed, start)
+    return run, seed, start
 
 
 def split(estimator: Any, data: Part, aside: Part | None, seed: int) -> tuple[Held, Held | None]:
@@ -218,8 +232,7 @@ def errors_of_lost_processes() -> Iterator[None]:
     try:
         yield
     except (ValueError, RuntimeError) as error:
-        lost = isinstance(error, jax.errors.JaxRuntimeError) or "Gloo" in str(error)
-        if jax.process_count() > 1 and lost and not isinstance(error, ProcessError):
+        if jax.process_count() > 1 and is_loss(error) and not isinstance(error, ProcessError):
             raise ProcessError(
                 f"process {jax.process_index()} of {jax.process_count()} cannot reach another one, which has ended or "
                 f"is cut off; begin again, from a checkpoint if there is one ({error})"
