@@ -77,6 +77,7 @@ WRONG = {
     "validation": ("both", "validation rows, given or not, must be alike"),
     "half of it": ("both", "X_val and y_val must be given together"),
     "checkpoint": ("both", "resume_from, given or not, must be alike"),
+    "garbage": ("both", "/garbage is not a vpboost file"),
     "setting": ("both", "the parameter width must be alike in all processes: process 0 has 4, process 1 has 8"),
     "estimator": ("both", "kinds of estimators must be alike"),
     "dates": ("one", "TypeError: labels must be numbers or text in fits by several processes, got datetime.date(2020"),
@@ -93,6 +94,18 @@ def test_a_process_that_fails_alone_does_not_get_the_answers_of_another_fit(tmp_
     assert first["apart"]["errors"] == ["ProcessError: process 1 of 2 failed: ZeroDivisionError: division by zero"]
     assert second["apart"]["errors"][1:] == []  # they are at the same place, and go on together
     assert first["apart"]["mark"] == second["apart"]["mark"]
+
+
+@pytest.mark.slow
+def test_ctrl_c_in_one_process_ends_the_fit_in_all_and_metrics_are_the_first_ones(tmp_path):
+    first, second = by(2, tmp_path, "measured", "pressed")
+    assert first["pressed"] == second["pressed"]
+    for found in first["pressed"].values():
+        assert 0 < found["stages"] < 3000
+        assert found["status"] == f"interrupted after {found['stages']} stages"
+    assert first["measured"]["score"] == second["measured"]["score"]
+    assert first["measured"]["error"] == "RuntimeError: no metric"
+    assert second["measured"]["error"] == "ProcessError: process 0 of 2 failed: RuntimeError: no metric"
 
 
 @pytest.mark.slow

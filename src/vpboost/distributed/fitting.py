@@ -120,7 +120,7 @@ def prepare(estimator: Any, given: Given, validating: Given, resume_from: Any) -
     check_settings_alike(estimator, resume_from is not None)
     data, aside, exact = agree(estimator, given, validating)
     checkpoint = None if resume_from is None else read_by_first(resume_from)
-    facts = None if checkpoint is None else together(lambda: in_file(checkpoint, read_facts))
+    facts = None if checkpoint is None else together(lambda: in_file(checkpoint, resume_from, read_facts))
     seed = by_first(lambda: estimator._seed(None if facts is None else facts.seed))
     train, held_out = split(estimator, data, aside, seed)
     seen, judges = sample(train, ROWS_SEEN, seed), None if held_out is None else sample(held_out, ROWS_JUDGED, seed)
@@ -138,7 +138,7 @@ def prepare(estimator: Any, given: Given, validating: Given, resume_from: Any) -
     if checkpoint is not None and facts is not None:
         wanted = estimator._facts(run, seed)
         found, most = facts, estimator._most_stages()
-        start = together(lambda: in_file(checkpoint, lambda path: restore(run, path, found, wanted, most)))
+        start = together(lambda: in_file(checkpoint, resume_from, lambda path: restore(run, path, found, wanted, most)))
     return run, seed, start
 
 
@@ -218,12 +218,15 @@ def read_by_first(path: Any) -> bytes:
     return exchange(told[0] if told else b"")[0]
 
 
-def in_file(content: bytes, read: Callable[[str], Any]) -> Any:
-    """Return what ``read`` returns, given a file with this content."""
+def in_file(content: bytes, name: Any, read: Callable[[str], Any]) -> Any:
+    """Return what ``read`` returns, given a file with this content; errors speak of the file of this name."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "checkpoint"
         path.write_bytes(content)
-        return read(str(path))
+        try:
+            return read(str(path))
+        except CheckpointError as error:
+            raise CheckpointError(str(error).replace(str(path), str(name))) from None
 
 
 @contextmanager
