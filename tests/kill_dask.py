@@ -2,6 +2,8 @@
 
     python tests/kill_dask.py --kills 20 --output benchmarks/results/dask_faults.json  # about half an hour
 
+or piece by piece, with ``--only`` and ``--add``, which keeps what the file has.
+
 Each case says how long it took from the fault to the error, whether anything hung, whether a process was left behind
 (orphans), whether the checkpoint was lost, and whether the model of the fit that went on has the same bits as that of a
 fit left in peace.
@@ -262,6 +264,21 @@ def shapes():
 
         rows.append(one("partitions with one class only", cluster, sorted_classes, lambda found: found > 0.8))
 
+        def uneven():
+            sizes = (50, 0, 5000, len(values) - 5050)
+            y = table()[1].rechunk((sizes,))
+            return bits(VPBoostRegressor(**OPTIONS, client=client).fit(da.from_array(values, chunks=(sizes, 5)), y))
+
+        rows.append(one("partitions of 0, 50 and 5000 rows", cluster, uneven, lambda found: found == whole))
+
+        def bad_target():
+            X, y, _ = table()
+            y = da.where(da.arange(len(values)) == 5000, np.nan, y)
+            return VPBoostRegressor(**OPTIONS, client=client).fit(X, y)
+
+        rows.append(one("a NaN in y", cluster, bad_target, lambda found: "Input y contains NaN" in str(found)))
+        rows.append(one("a wrong setting", cluster, lambda: fit(client, width=-1), lambda found: "width" in str(found)))
+
         def on_one_worker():
             X, y, _ = table()
             first = sorted(cluster.workers())[0]
@@ -363,6 +380,7 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", choices=["kills", "shapes", "memory", "clients", "frozen"])
     parser.add_argument("--output", type=Path)
+    parser.add_argument("--add", action="store_true", help="add to what the output has")
     options = parser.parse_args()
     rng, rows = random.Random(options.seed), []
     with tempfile.TemporaryDirectory() as folder:
@@ -383,6 +401,8 @@ def main():
     print({name: sum(row.get(name, 0) for row in rows) for name in bad}, "of", len(rows))
     print("longest:", max(row["seconds"] for row in rows))
     if options.output:
+        before = json.loads(options.output.read_text()) if options.add and options.output.exists() else []
+        rows = before + [{**row, "seconds": round(row["seconds"], 2)} for row in rows]
         options.output.write_text(json.dumps(rows, indent=1) + "\n")
 
 

@@ -8,6 +8,9 @@ import json
 import os
 import signal
 import sys
+import threading
+import time
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -67,6 +70,8 @@ def wrong(mine, folder):
     X, y = table()
     X, y, last = X[mine].reset_index(drop=True), y[mine], mine.stop == N
     labels, weight = (y > 0).astype(int), np.ones(len(y))
+    dates = np.array(["2020-01-01", "2020-01-02"], "datetime64[D]")
+    Path(folder, "garbage").write_bytes(b"garbage" * 99)
     narrow, half = {"X_val": X, "y_val": y}, {**FIXED, "width": 8}
     cases = {
         "columns": (VPBoostRegressor, FIXED, (X[["a"]] if last else X, y), {}),
@@ -83,8 +88,12 @@ def wrong(mine, folder):
         "validation": (VPBoostRegressor, FIXED, (X, y), narrow if last else {}),
         "half of it": (VPBoostRegressor, FIXED, (X, y), {"y_val": y}),
         "checkpoint": (VPBoostRegressor, FIXED, (X, y), {"resume_from": f"{folder}/none"} if last else {}),
+        "garbage": (VPBoostRegressor, FIXED, (X, y), {"resume_from": f"{folder}/garbage"}),
         "setting": (VPBoostRegressor, half if last else FIXED, (X, y), {}),
         "estimator": (VPBoostRegressor if last else VPBoostClassifier, FIXED, (X, labels), {}),
+        "dates": (VPBoostClassifier, FIXED, (X, dates[labels] if last else labels), {}),
+        "nothing": (nothing if last else VPBoostRegressor, FIXED, (X, y), {}),
+        "weights of classes": (VPBoostClassifier, {**FIXED, "class_weight": {0: 1, 1: 1 + last}}, (X, labels), {}),
         "levels": (VPBoostRegressor, FIXED, (X.assign(kind=many_levels(len(X), last)), y), {}),
     }
     found = {}
@@ -94,6 +103,10 @@ def wrong(mine, folder):
         except Exception as error:
             found[name] = f"{type(error).__name__}: {error}"
     return {"errors": found}
+
+
+def nothing(**settings):
+    """Return what is no estimator."""
 
 
 def many_levels(n, last):
@@ -126,18 +139,59 @@ def apart(mine, folder):
     """A process that fails alone and goes on to another fit must not be given the answers of this one."""
     X, y = table()
     given = X[mine].reset_index(drop=True), y[mine]
-    found, agree = [], fitting.agree
+    found, marks, agree = [], [], fitting.agree
     for attempt in range(2):
         if attempt == 0 and mine.stop == N:
             fitting.agree = lambda *args: 1 / 0
         try:
-            distributed.fit(VPBoostRegressor(**FIXED, n_estimators=2), *given)
+            marks.append(told(distributed.fit(VPBoostRegressor(**FIXED, n_estimators=2), *given).predict(X)))
         except Exception as error:
             found.append(f"{type(error).__name__}: {error}")
         fitting.agree = agree
-        if attempt == 0 and mine.stop != N:
-            break
-    return {"errors": found}
+    return {"errors": found, "mark": marks}
+
+
+def pressed(mine, folder):
+    """Ctrl-C in one process ends the fit in all of them with the next stage, and the model is kept."""
+    X, y = table()
+    given = X[mine].reset_index(drop=True), y[mine]
+    found = {}
+    for victim in ("first", "last"):
+        begun = Path(folder) / f"begun {victim}"
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # whatever the tests were started by
+
+        def press(begun=begun):
+            while not begun.exists():
+                time.sleep(0.05)
+            os.kill(os.getpid(), signal.SIGINT)
+
+        if (victim == "last") == (mine.stop == N):
+            threading.Thread(target=press, daemon=True).start()
+        settings = {**FIXED, "early_stopping_rounds": None, "callbacks": [lambda progress, to=begun: to.touch()]}
+        model = distributed.fit(VPBoostRegressor(**settings, n_estimators=3000), *given)
+        found[victim] = {**told(model.predict(X)), "stages": model.n_iter_, "status": model.boosted_.status}
+    return found
+
+
+def measured(mine, folder):
+    """A metric of the user's is asked in the first process only; one that fails there is an error in all."""
+    X, y = table()
+    X, y, first = X[mine].reset_index(drop=True), y[mine], mine.start == 0
+
+    def metric(y, prediction):
+        if not first:
+            raise RuntimeError("not here")
+        return float(np.abs(y - prediction).mean())
+
+    def failing(y, prediction):
+        raise RuntimeError("no metric")
+
+    settings = {**FIXED, "n_estimators": 2}
+    model = distributed.fit(VPBoostRegressor(**settings, eval_metric=metric), X, y, X_val=X, y_val=y)
+    try:
+        distributed.fit(VPBoostRegressor(**settings, eval_metric=failing), X, y, X_val=X, y_val=y)
+    except RuntimeError as error:
+        return {"score": model.best_score_, "error": f"{type(error).__name__}: {error}"}
 
 
 def lost(mine, folder):

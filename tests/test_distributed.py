@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from processes import run_as_users_do
 from vpboost import VPBoostRegressor, distributed
 
 SCRIPT = Path(__file__).with_name("on_processes.py")
@@ -76,8 +77,12 @@ WRONG = {
     "validation": ("both", "validation rows, given or not, must be alike"),
     "half of it": ("both", "X_val and y_val must be given together"),
     "checkpoint": ("both", "resume_from, given or not, must be alike"),
+    "garbage": ("both", "/garbage is not a vpboost file"),
     "setting": ("both", "the parameter width must be alike in all processes: process 0 has 4, process 1 has 8"),
     "estimator": ("both", "kinds of estimators must be alike"),
+    "dates": ("one", "TypeError: labels must be numbers or text in fits by several processes, got datetime.date(2020"),
+    "nothing": ("one", "TypeError: estimator must be a VPBoostRegressor or VPBoostClassifier, got NoneType"),
+    "weights of classes": ("both", "the parameter class_weight must be alike in all processes"),
     "levels": ("both", "column 'kind' of X has 403 different values; at most 300"),
 }
 
@@ -86,8 +91,21 @@ WRONG = {
 def test_a_process_that_fails_alone_does_not_get_the_answers_of_another_fit(tmp_path):
     first, second = by(2, tmp_path, "apart")
     assert second["apart"]["errors"][0].startswith("ZeroDivisionError")
-    for message in (first["apart"]["errors"][0], second["apart"]["errors"][1]):
-        assert message.startswith("ProcessError: processes are not at the same place: process 0 is at message")
+    assert first["apart"]["errors"] == ["ProcessError: process 1 of 2 failed: ZeroDivisionError: division by zero"]
+    assert second["apart"]["errors"][1:] == []  # they are at the same place, and go on together
+    assert first["apart"]["mark"] == second["apart"]["mark"]
+
+
+@pytest.mark.slow
+def test_ctrl_c_in_one_process_ends_the_fit_in_all_and_metrics_are_the_first_ones(tmp_path):
+    first, second = by(2, tmp_path, "measured", "pressed")
+    assert first["pressed"] == second["pressed"]
+    for found in first["pressed"].values():
+        assert 0 < found["stages"] < 3000
+        assert found["status"] == f"interrupted after {found['stages']} stages"
+    assert first["measured"]["score"] == second["measured"]["score"]
+    assert first["measured"]["error"] == "RuntimeError: no metric"
+    assert second["measured"]["error"] == "ProcessError: process 0 of 2 failed: RuntimeError: no metric"
 
 
 @pytest.mark.slow
@@ -164,6 +182,21 @@ def test_too_few_rows_are_an_error_that_says_how_many():
 def test_an_address_needs_a_port():
     with pytest.raises(ValueError, match="coordinator_address must be 'host:port'"):
         distributed.initialize("localhost", 1, 0)
+
+
+def test_without_a_launcher_that_jax_knows_an_error_says_what_is_needed(monkeypatch):
+    for name in ("SLURM_JOB_ID", "OMPI_MCA_orte_hnp_uri", "KUBERNETES_SERVICE_HOST"):
+        monkeypatch.delenv(name, raising=False)
+    script = """
+from vpboost import distributed
+try:
+    distributed.initialize()
+except ValueError as error:
+    print(error)
+"""
+    found = run_as_users_do(script)
+    assert "no launcher that it knows" in found
+    assert "give coordinator_address, num_processes and process_id" in found
 
 
 def test_rows_of_processes_cover_all_rows():

@@ -42,7 +42,7 @@ def agree(estimator: Any, given: Given, validating: Given) -> tuple[Part, Part |
     """
     data = together(lambda: estimator._check_data(*given, reset=True))
     data = agree_on_columns(estimator, given.X, data)
-    facts = exchange_facts(facts_of(estimator, data, validating))
+    facts = exchange_facts(together(lambda: facts_of(estimator, data, validating)))
     for what in ("outputs", "names of outputs", "kinds of labels", "validation rows, given or not,"):
         check_alike(what, [one[what] for one in facts])
     estimator._has_holes = any(one["holes"] for one in facts)
@@ -67,6 +67,10 @@ def facts_of(estimator: Any, data: Part, validating: Given) -> dict[str, Any]:
     inputs, labels = data.inputs, estimator.classes_ if estimator._is_classifier else np.zeros(0)
     texts = inputs.texts if isinstance(inputs, Table) else {}
     numbers = inputs.numbers if isinstance(inputs, Table) else inputs
+    other = [label for label in labels.tolist() if not isinstance(label, bool | int | float | str)]
+    if other:
+        kind = type(other[0]).__name__
+        raise TypeError(f"labels must be numbers or text in fits by several processes, got {other[0]!r} ({kind})")
     plain, dimensions = len(numbers.shape) == 2, 1 if getattr(estimator, "single_output_", True) else 2
     missing = sum((np.isnan(part).any(axis=0) for part in chunks(numbers)), np.zeros(numbers.shape[1:], bool))
     return {

@@ -52,6 +52,8 @@ def plain(value: Any) -> Any:
     value = plain_number(value)
     if value is None or isinstance(value, bool | int | float | str):
         return value
+    if isinstance(value, dict):
+        return [[plain(name), plain(one)] for name, one in sorted(value.items(), key=lambda pair: str(pair[0]))]
     return [plain(one) for one in value] if isinstance(value, list | tuple) else type(value).__name__
 
 

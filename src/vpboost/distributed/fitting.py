@@ -15,15 +15,25 @@ import jax
 import numpy as np
 
 from ..checks import plain_number
+from ..core.records import Boosted
 from ..estimators.base import BaseVPBoost
 from ..estimators.parts import Part
 from ..estimators.portfolio import LEAST_ROWS, MOST_ENCODED_ROWS, Profile, fix, is_auto, profile_from
 from ..estimators.resuming import profile_of, restore
 from ..files.checkpoint import CheckpointError, read_facts
-from ..numerics.processes import ProcessError, begin_work, by_first, exchange, exchange_facts, together
+from ..numerics.processes import (
+    ProcessError,
+    begin_work,
+    by_first,
+    exchange,
+    exchange_facts,
+    failing_together,
+    is_loss,
+    together,
+)
 from .agreeing import Given, agree
 from .alike import check_settings_alike
-from .running import boost, mark, plan_of
+from .running import SharedRun, boost, mark, plan_of
 from .sampling import Held, in_shares, sample, set_aside, spare_one
 
 #: Rows that all processes see, to train on and to validate with.
@@ -74,22 +84,26 @@ def fit(
     >>> model.n_iter_
     5
     """
-    if not isinstance(estimator, BaseVPBoost):
-        raise TypeError(f"estimator must be a VPBoostRegressor or VPBoostClassifier, got {type(estimator).__name__}")
-    before = dict(estimator.__dict__)
+    before = dict(getattr(estimator, "__dict__", {}))
     try:
         with errors_of_lost_processes():
             begin_work()
-            together(lambda: check_supported(estimator))
-            return _fit(estimator, Given(X, y, sample_weight), Given(X_val, y_val, sample_weight_val), resume_from)
+            with failing_together():
+                check_supported(estimator)
+                given, validating = Given(X, y, sample_weight), Given(X_val, y_val, sample_weight_val)
+                run, seed, start = prepare(estimator, given, validating, resume_from)
+            return boost(estimator, run, seed, start)
     except BaseException:
-        estimator.__dict__.clear()
-        estimator.__dict__.update(before)
+        if isinstance(estimator, BaseVPBoost):
+            estimator.__dict__.clear()
+            estimator.__dict__.update(before)
         raise
 
 
 def check_supported(estimator: Any) -> None:
-    """Raise ``ValueError`` if a setting cannot be had with several processes."""
+    """Raise ``ValueError`` if a setting cannot be had with several processes, and ``TypeError`` if there is none."""
+    if not isinstance(estimator, BaseVPBoost):
+        raise TypeError(f"estimator must be a VPBoostRegressor or VPBoostClassifier, got {type(estimator).__name__}")
     if estimator.warm_start:
         raise ValueError("warm_start=True is not for fits by several processes; use Checkpoint and resume_from")
     if estimator.engine in ("numpy", "native"):
@@ -100,13 +114,13 @@ def check_supported(estimator: Any) -> None:
         raise ValueError("refit_full=True is not for fits by several processes; leave it 'auto'")
 
 
-def _fit(estimator: Any, given: Given, validating: Given, resume_from: Any) -> Any:
-    """Check, agree, split, sample, choose, boost and store."""
+def prepare(estimator: Any, given: Given, validating: Given, resume_from: Any) -> tuple[SharedRun, int, Boosted | None]:
+    """Check, agree, split, sample and choose; return a run, its seed and where it begins."""
     loss = together(estimator._check_settings)
     check_settings_alike(estimator, resume_from is not None)
     data, aside, exact = agree(estimator, given, validating)
     checkpoint = None if resume_from is None else read_by_first(resume_from)
-    facts = None if checkpoint is None else together(lambda: in_file(checkpoint, read_facts))
+    facts = None if checkpoint is None else together(lambda: in_file(checkpoint, resume_from, read_facts))
     seed = by_first(lambda: estimator._seed(None if facts is None else facts.seed))
     train, held_out = split(estimator, data, aside, seed)
     seen, judges = sample(train, ROWS_SEEN, seed), None if held_out is None else sample(held_out, ROWS_JUDGED, seed)
@@ -124,8 +138,8 @@ def _fit(estimator: Any, given: Given, validating: Given, resume_from: Any) -> A
     if checkpoint is not None and facts is not None:
         wanted = estimator._facts(run, seed)
         found, most = facts, estimator._most_stages()
-        start = together(lambda: in_file(checkpoint, lambda path: restore(run, path, found, wanted, most)))
-    return boost(estimator, run, seed, start)
+        start = together(lambda: in_file(checkpoint, resume_from, lambda path: restore(run, path, found, wanted, most)))
+    return run, seed, start
 
 
 def split(estimator: Any, data: Part, aside: Part | None, seed: int) -> tuple[Held, Held | None]:
@@ -204,12 +218,15 @@ def read_by_first(path: Any) -> bytes:
     return exchange(told[0] if told else b"")[0]
 
 
-def in_file(content: bytes, read: Callable[[str], Any]) -> Any:
-    """Return what ``read`` returns, given a file with this content."""
+def in_file(content: bytes, name: Any, read: Callable[[str], Any]) -> Any:
+    """Return what ``read`` returns, given a file with this content; errors speak of the file of this name."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "checkpoint"
         path.write_bytes(content)
-        return read(str(path))
+        try:
+            return read(str(path))
+        except CheckpointError as error:
+            raise CheckpointError(str(error).replace(str(path), str(name))) from None
 
 
 @contextmanager
@@ -218,8 +235,7 @@ def errors_of_lost_processes() -> Iterator[None]:
     try:
         yield
     except (ValueError, RuntimeError) as error:
-        lost = isinstance(error, jax.errors.JaxRuntimeError) or "Gloo" in str(error)
-        if jax.process_count() > 1 and lost and not isinstance(error, ProcessError):
+        if jax.process_count() > 1 and is_loss(error) and not isinstance(error, ProcessError):
             raise ProcessError(
                 f"process {jax.process_index()} of {jax.process_count()} cannot reach another one, which has ended or "
                 f"is cut off; begin again, from a checkpoint if there is one ({error})"

@@ -1,6 +1,8 @@
 """Boosting by several processes: one plan, the rows of each where they are, decisions taken by the first."""
 
 import dataclasses
+import signal
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -44,10 +46,20 @@ class SharedRun(Run):
         resume: Boosted | None = None,
         facts: dict[str, Any] | None = None,
     ) -> Boosted:
-        def decide(progress: Progress) -> bool:
-            return by_first(lambda: bool(watch(progress)))
+        interrupted = False
 
-        return super().boost(by_first(lambda: n_learners), seed, decide, resume, facts)
+        def decide(progress: Progress) -> bool:
+            nonlocal interrupted
+            ends = by_first(lambda: bool(watch(progress)))
+            interrupted = any(exchange_facts(ctrl_c.pressed))
+            return ends or interrupted
+
+        with CtrlC() as ctrl_c:
+            boosted = super().boost(by_first(lambda: n_learners), seed, decide, resume, facts)
+        if interrupted:
+            boosted = boosted._replace(status=f"interrupted after {len(boosted.history)} stages")
+        self.boosted = boosted
+        return boosted
 
     def _score(self, stage: Stage) -> float:
         if self.plan.metric is None or self.aside is None:
@@ -59,7 +71,32 @@ class SharedRun(Run):
         )
         everyone = Run(self.plan, self.train, Part(None, target, weight))
         everyone.scores = self.scores
-        return everyone._score(stage._replace(validation_prediction=raw))
+        return by_first(lambda: float(everyone._score(stage._replace(validation_prediction=raw))))
+
+
+class CtrlC:
+    """Within this context the first Ctrl-C is noted only: a process that ends alone would leave the others waiting."""
+
+    def __init__(self) -> None:
+        self.pressed = False
+        self._before: Any = None
+
+    def __enter__(self) -> "CtrlC":
+        # the main thread alone hears of signals; somebody else's handler is left alone
+        main = threading.current_thread() is threading.main_thread()
+        if main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            self._before = signal.signal(signal.SIGINT, self.press)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+
+    def press(self, *_: Any) -> None:
+        """Take note of Ctrl-C; raise ``KeyboardInterrupt`` for another one."""
+        if self.pressed:
+            raise KeyboardInterrupt
+        self.pressed = True
 
 
 def learnt(held: Held) -> tuple[Any, Any, np.ndarray]:

@@ -24,8 +24,8 @@ def initialize(
     Parameters
     ----------
     coordinator_address : str, optional
-        "host:port" of process 0, a free port of which is used. Under Slurm, Open MPI and on TPUs, JAX finds out itself
-        what is left out here.
+        "host:port" of process 0, a free port of which is used. Under Slurm, Open MPI 4 and on TPUs, JAX finds out
+        itself what is left out here.
     num_processes, process_id : int, optional
         How many processes there are, and which of them this is, from 0.
     initialization_timeout : int, default=300
@@ -37,13 +37,21 @@ def initialize(
         raise ValueError(f"coordinator_address must be 'host:port', got {coordinator_address!r}")
     if num_processes is not None:
         check_count("num_processes", num_processes)
-    jax.distributed.initialize(
-        coordinator_address,
-        num_processes,
-        process_id,
-        initialization_timeout=initialization_timeout,
-        heartbeat_timeout_seconds=heartbeat_timeout,
-    )
+    try:
+        jax.distributed.initialize(
+            coordinator_address,
+            num_processes,
+            process_id,
+            initialization_timeout=initialization_timeout,
+            heartbeat_timeout_seconds=heartbeat_timeout,
+        )
+    except ValueError as error:
+        if None not in (coordinator_address, num_processes, process_id):
+            raise
+        raise ValueError(
+            f"JAX has found no launcher that it knows ({str(error).rstrip('.')}); give coordinator_address, "
+            "num_processes and process_id"
+        ) from error
 
 
 def rows_of(n_rows: int, num_processes: int) -> list[tuple[int, int]]:

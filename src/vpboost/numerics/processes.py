@@ -2,7 +2,8 @@
 
 import json
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import jax
@@ -13,6 +14,8 @@ from jax.experimental import multihost_utils
 SHORT = 240
 #: What stands before a message: its length, and the place where it is sent.
 HEAD = struct.Struct("<QII")
+#: The place of a process that has failed; its message says how.
+FAILED = 2**32 - 1
 
 
 class ProcessError(RuntimeError):
@@ -23,11 +26,36 @@ class Place:
     """How far this process has come: which work it is at, and how many messages it has sent there."""
 
     work, message = 0, 0
+    told = False  #: of the failure of another process
 
 
 def begin_work() -> None:
     """Note that work begins in which all processes take part."""
-    Place.work, Place.message = Place.work + 1, 0
+    Place.work, Place.message, Place.told = Place.work + 1, 0, False
+
+
+@contextmanager
+def failing_together() -> Iterator[None]:
+    """Let an error in this process be one in all; the others must wait for its messages, and for nothing else."""
+    try:
+        yield
+    except BaseException as error:
+        if jax.process_count() > 1 and not Place.told and not is_loss(error):
+            gather_first(f"{type(error).__name__}: {error}".encode()[:SHORT], FAILED)
+        raise
+
+
+def is_loss(error: BaseException) -> bool:
+    """Return whether messages do not go through any more."""
+    return isinstance(error, jax.errors.JaxRuntimeError) or (
+        isinstance(error, ValueError | RuntimeError) and "Gloo" in str(error)
+    )
+
+
+def gather_first(message: bytes, place: int) -> tuple[list[tuple[int, int, int]], np.ndarray]:
+    """Return heads and first bytes of the messages of all processes."""
+    first = gathered(HEAD.pack(len(message), Place.work, place) + message[:SHORT], HEAD.size + SHORT)
+    return [HEAD.unpack(row[: HEAD.size].tobytes()) for row in first], first[:, HEAD.size :]
 
 
 def exchange(message: bytes) -> list[bytes]:
@@ -41,10 +69,15 @@ def exchange(message: bytes) -> list[bytes]:
     if jax.process_count() == 1:
         return [message]
     Place.message += 1
-    first = gathered(HEAD.pack(len(message), Place.work, Place.message) + message[:SHORT], HEAD.size + SHORT)
-    heads = [HEAD.unpack(row[: HEAD.size].tobytes()) for row in first]
+    heads, first = gather_first(message, Place.message)
+    for i, (length, _, place) in enumerate(heads):
+        if place == FAILED:
+            Place.told = True
+            raise ProcessError(
+                f"process {i} of {len(heads)} failed: {first[i, :length].tobytes().decode(errors='replace')}"
+            )
     check_in_step([place for _, *place in heads])
-    lengths, parts = [length for length, *_ in heads], [first[:, HEAD.size :]]
+    lengths, parts = [length for length, *_ in heads], [first]
     if max(lengths) > SHORT:
         parts.append(gathered(message[SHORT:], max(lengths) - SHORT))
     return [row[:n].tobytes() for row, n in zip(np.concatenate(parts, axis=1), lengths, strict=True)]
