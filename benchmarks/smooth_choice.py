@@ -100,7 +100,7 @@ def compared(self: Any, best: Any, smooth: Any, train: Any, held_out: Any, seed:
     """Stand for the race of smooth profiles: see all fits that may decide it."""
     planned = self._plan(smooth[0], train, held_out)
     process = choosing.process_of(planned)
-    if choosing.is_noisy(process, choosing.unexplained(best)):
+    if process is None or choosing.is_noisy(process, choosing.unexplained(best)):
         raise Seen({})
     weights = choosing.process_weights(process, planned)
     other, _ = self._weigh_columns(smooth, weights, None, train, held_out, seed)
@@ -114,7 +114,7 @@ def compared(self: Any, best: Any, smooth: Any, train: Any, held_out: Any, seed:
 
 def run_pilots(stored: dict[str, Any]) -> None:
     """Compare pilots with whole fits where that is not stored yet."""
-    choosing.Choosing._race_smooth = compared
+    setattr(choosing.Choosing, "_race_smooth", compared)  # noqa: B010
     choosing.WORTH_TRYING = (np.inf, np.inf)
     simulated = (
         (f"{name}, {n} runs, noise {noise}", seed, (runs.x_train, runs.y_train))

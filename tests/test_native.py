@@ -1,6 +1,9 @@
 """Learners trained by C: the same as by XLA, whatever the vectors, threads and shapes."""
 
 import itertools
+import os
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -290,3 +293,10 @@ def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
         VPBoostRegressor(**quick, engine="native").fit(X, Y)
     with pytest.raises(RuntimeError, match="without its C part"):
         native.train(dense_of((3, 4), 1, 2, 64, "float64"), descent_of(1))
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system does not tie processes to cores")
+def test_a_process_tied_to_a_core_has_one():
+    code = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}); from vpboost import native"
+    found = subprocess.run([sys.executable, "-c", f"{code}; print(native.n_cores())"], capture_output=True, text=True)
+    assert found.stdout == "1\n", found.stderr

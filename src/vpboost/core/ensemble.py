@@ -1,6 +1,5 @@
 """The ensemble f(x) = c₀ + Σ_m W_mᵀ z_m(x): predictions, staged predictions and input gradients."""
 
-import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
@@ -15,6 +14,7 @@ from jaxtyping import Array, Float
 
 from ..engine import ONCE_A_STAGE, program
 from ..featurizers import columns, count_parameters
+from ..native import n_cores
 from ..numerics.blocks import Layout, block_map
 from ..numerics.devices import here_of
 
@@ -149,7 +149,7 @@ class Ensemble(eqx.Module):
         if len(calls) == 1:
             found = [evaluate(*calls[0])]
         else:  # a call keeps one core busy
-            with ThreadPoolExecutor(os.cpu_count()) as pool:
+            with ThreadPoolExecutor(n_cores()) as pool:
                 found = list(pool.map(evaluate, *zip(*calls, strict=True)))
         return np.concatenate(found)[: len(rows)]
 

@@ -1,6 +1,5 @@
 """Runs side by side, and the race between those of several profiles."""
 
-import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +9,7 @@ import numpy as np
 
 from ..engine import using
 from ..losses import BinaryCrossEntropy, MulticlassCrossEntropy
+from ..native import n_cores
 from .portfolio import FINE_START, MANY_COLUMNS, MANY_TO_RACE, SLOW_START, TIE, TREE_START
 from .run import Run
 
@@ -33,7 +33,7 @@ def side_by_side(
         return False
     stop, leading = threading.Event(), at_once
     # the engine limits the threads of linear algebra until all are done
-    with using(engine), ThreadPoolExecutor(min(len(items), os.cpu_count() or 1) if at_once else 1) as pool:
+    with using(engine), ThreadPoolExecutor(min(len(items), n_cores()) if at_once else 1) as pool:
         running = [pool.submit(boost, item, stop.is_set) for item in items]
         try:
             wanted, leading = not at_once or lead(), False

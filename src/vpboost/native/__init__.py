@@ -2,10 +2,10 @@
 
 from .cuts import Questions, best_cut
 from .learner import Dense, Descent, train
-from .library import ACTIVATIONS, ROWS, is_available, vector_bytes
+from .library import ACTIVATIONS, ROWS, is_available, n_cores, vector_bytes
 from .stage import Network, features, predictions, sums
 
 __all__ = [
     "ACTIVATIONS", "ROWS", "Dense", "Descent", "Network", "Questions", "best_cut", "features", "is_available",
-    "predictions", "sums", "train", "vector_bytes",
+    "n_cores", "predictions", "sums", "train", "vector_bytes",
 ]  # fmt: skip

@@ -1,7 +1,6 @@
 """The library of C functions, which hatch_build.py compiles, and how they are called."""
 
 import ctypes
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -10,6 +9,7 @@ from threading import Lock
 from typing import Any
 
 import numpy as np
+from joblib import cpu_count
 
 LIBRARY = Path(__file__).with_name("_learner.so")
 #: Activations that the library knows, and their numbers there.
@@ -62,9 +62,15 @@ def call(name: str, *args: Any, vector_bytes: int | None = None) -> None:
 
 
 @cache
+def n_cores() -> int:
+    """Return how many cores this process may use: fewer than the machine has in a container or a job of a cluster."""
+    return cpu_count()
+
+
+@cache
 def threads_for(n_running: int) -> int:
     """Return how many threads one of so many at work may have."""
-    return max((os.cpu_count() or 1) // n_running, 1)
+    return max(n_cores() // n_running, 1)
 
 
 def places(arrays: dict[str, np.ndarray]) -> dict[str, int]:
