@@ -6,8 +6,9 @@ among the rows, all of it far away. If the truth is of this process, the mean sq
 is σ² v + (f − m)². A model that is not this process may know more, or less, than it does. So ignorance is the root of
 σ² vᵖ + c (f − m)²: the power p leaves the order of places, and what is unknown far away, as they are. Errors of
 predictions for rows that were not trained on, whose variance is taken to be that and the noise, tell p, c and the noise
-by their likelihood. Few errors tell little: what the process itself expects of them, with p and c one and its own
-noise, counts like ``EXPECTED`` errors more; without any, it is all there is.
+by their likelihood. Few errors tell little, so there is a prior: the logarithm of their variance, on average over rows,
+has a normal law around what the process itself expects, with p and c one and its own noise. Without any errors, this is
+all there is.
 """
 
 from itertools import product
@@ -26,8 +27,8 @@ PRIOR = Prior(0.75, 1e-2, (0.7, 3.0))
 POWERS = np.exp2(np.linspace(-2, 4, 25))
 FACTORS = np.array([1.0, 0.3, 0.1, 0.0])
 SHARES = np.array([0.0, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0])
-#: Errors that the process's own expectation counts for.
-EXPECTED = 5.0
+#: The spread of the logarithm of the errors' variance around what the process expects.
+DOUBT = 0.6
 #: No part v is smaller; no row is farther away, in spreads.
 LEAST, FARTHEST = 1e-12, 1e6
 #: Outputs whose errors tell p and c, at the most.
@@ -127,21 +128,27 @@ def likeliest_noise(
     ([0.5], 2, 0.3)
     """
     known = np.isfinite(errors)
+    count = np.maximum(known.sum(axis=0), 1)
+    squares = np.where(known, errors, 0.0) ** 2
+    mean = squares.sum(axis=0) / count
     gaps = np.where(known, gaps, 0.0)
-    # errors and expectations: of equal variances, their squares count by their mean
-    more = EXPECTED / np.maximum(known.sum(axis=0), 1)
-    expected = unknown(parts, gaps, variance, 1.0, 1.0) + noise**2
-    squares = np.where(known, np.where(known, errors, 0.0) ** 2 + more * expected, 0.0) / (1 + more)
-    mean = squares.sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+
+    def mean_log(variances: np.ndarray, of: slice) -> np.ndarray:
+        logs = np.log(np.maximum(variances, np.finfo(float).tiny))
+        return np.where(known[:, of], logs, 0.0).sum(axis=0) / count[of]
+
+    def improbability(variances: np.ndarray, of: slice) -> np.ndarray:
+        away = (mean_log(variances, of) - expected[of]) / DOUBT
+        return unlikelihood(squares[:, of], known[:, of], variances) + away**2 / 2
 
     def by_share(power: float, factor: float, of: slice) -> np.ndarray:
         left = unknown(parts, gaps[:, of], variance[of], power, factor)
-        found = [unlikelihood(squares[:, of], known[:, of], share * mean[of] + left) for share in SHARES]
-        return np.array(found) * (1 + more[of])
+        return np.array([improbability(share * mean[of] + left, of) for share in SHARES])
 
     def total(pair: tuple[float, float]) -> float:
         return by_share(*pair, slice(None, None, every)).min(axis=0).sum() + np.log2(pair[0]) ** 2 / 2
 
+    expected = mean_log(unknown(parts, gaps, variance, 1.0, 1.0) + noise**2, slice(None))
     every = -(-errors.shape[1] // MOST_OUTPUTS)
     power, factor = min(product(POWERS.tolist(), FACTORS.tolist()), key=total)
     return np.sqrt(SHARES[by_share(power, factor, slice(None)).argmin(axis=0)] * mean), power, factor
