@@ -1,8 +1,10 @@
-"""Bayesian optimisation of Hartmann's function of six inputs: how far 60 evaluations come with either model.
+"""Bayesian optimisation of functions of six inputs: how far 60 evaluations come with VPBoost and a Gaussian process.
 
-    python benchmarks/bayesian_optimisation.py --runs 10
+    python benchmarks/bayesian_optimisation.py --runs 10                                       # Hartmann's function
+    python benchmarks/bayesian_optimisation.py --runs 5 --functions levy rosenbrock ackley styblinski_tang
+    python benchmarks/bayesian_optimisation.py --runs 5 --models process bumps default         # default settings, too
 
-Each run begins with the same 18 points for both models, a Latin hypercube, and then evaluates where the expected
+Each run begins with the same 18 points for all models, a Latin hypercube, and then evaluates where the expected
 improvement is largest, by ``predict(X, return_std=True)``. Printed is the regret: the best value found less the
 minimum.
 """
@@ -10,7 +12,7 @@ minimum.
 import argparse
 import time
 import warnings
-from functools import partial
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,7 +23,7 @@ from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
 from vpboost import VPBoostRegressor
 
-N_INPUTS, N_START, N_ALL, MINIMUM = 6, 18, 60, -3.32237
+N_INPUTS, N_START, N_ALL = 6, 18, 60
 HEIGHTS = np.array([1.0, 1.2, 3.0, 3.2])
 STEEPNESS = np.array(
     [[10, 3, 17, 3.5, 1.7, 8], [0.05, 10, 17, 0.1, 8, 14], [3, 3.5, 1.7, 10, 17, 8], [17, 8, 0.05, 10, 0.1, 14]]
@@ -41,14 +43,49 @@ def hartmann(x: np.ndarray) -> np.ndarray:
     return -np.exp(-squares) @ HEIGHTS
 
 
+def ackley(x: np.ndarray) -> np.ndarray:
+    x = 20 * x - 10
+    waves = np.exp(np.cos(2 * np.pi * x).mean(axis=1))
+    return 20 - 20 * np.exp(-0.2 * np.sqrt((x**2).mean(axis=1))) + np.e - waves
+
+
+def rosenbrock(x: np.ndarray) -> np.ndarray:
+    x = 4 * x - 2
+    return np.sum(100 * (x[:, 1:] - x[:, :-1] ** 2) ** 2 + (1 - x[:, :-1]) ** 2, axis=1)
+
+
+def levy(x: np.ndarray) -> np.ndarray:
+    w = (20 * x - 10 + 3) / 4
+    middle = np.sum((w[:, :-1] - 1) ** 2 * (1 + 10 * np.sin(np.pi * w[:, :-1] + 1) ** 2), axis=1)
+    return np.sin(np.pi * w[:, 0]) ** 2 + middle + (w[:, -1] - 1) ** 2 * (1 + np.sin(2 * np.pi * w[:, -1]) ** 2)
+
+
+def styblinski_tang(x: np.ndarray) -> np.ndarray:
+    x = 10 * x - 5
+    return np.sum(x**4 - 16 * x**2 + 5 * x, axis=1) / 2
+
+
+#: Functions of the unit cube, and their minima.
+FUNCTIONS: dict[str, tuple[Callable[[np.ndarray], np.ndarray], float]] = {
+    "hartmann": (hartmann, -3.32237),
+    "ackley": (ackley, 0.0),
+    "rosenbrock": (rosenbrock, 0.0),
+    "levy": (levy, 0.0),
+    "styblinski_tang": (styblinski_tang, -39.16617 * N_INPUTS),
+}
+
+
 def process() -> Any:
     kernel = ConstantKernel() * Matern(np.ones(N_INPUTS), nu=2.5) + WhiteKernel(1e-4, (1e-8, 1))
     return GaussianProcessRegressor(kernel, normalize_y=True, n_restarts_optimizer=2, random_state=0)
 
 
-def boosted(featurizer: str) -> Any:
+def bumps() -> Any:
     # every row counts: none is set aside
-    return VPBoostRegressor(featurizer=featurizer, n_estimators=30, learning_rate=0.3, early_stopping_rounds=None)
+    return VPBoostRegressor(featurizer="rbf", n_estimators=30, learning_rate=0.3, early_stopping_rounds=None)
+
+
+MODELS: dict[str, Callable[[], Any]] = {"process": process, "bumps": bumps, "default": VPBoostRegressor}
 
 
 def improvement(model: Any, x: np.ndarray, best: float) -> np.ndarray:
@@ -69,30 +106,34 @@ def proposal(model: Any, x: np.ndarray, y: np.ndarray, rng: np.random.Generator)
     return found[improvement(model, found, y.min()).argmax()]
 
 
-def regret(make: Any, seed: int) -> float:
+def regret(make: Callable[[], Any], name: str, seed: int) -> float:
+    function, minimum = FUNCTIONS[name]
     rng, x = np.random.default_rng(seed), qmc.LatinHypercube(N_INPUTS, seed=seed).random(N_START)
-    y = hartmann(x)
+    y = function(x)
     while len(y) < N_ALL:
         x = np.concatenate([x, proposal(make().fit(x, y), x, y, rng)[None]])
-        y = np.append(y, hartmann(x[-1:]))
-    return float(y.min() - MINIMUM)
+        y = np.append(y, function(x[-1:]))
+    return float(y.min() - minimum)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--first", type=int, default=0, help="seed of the first run")
-    parser.add_argument("--featurizer", default="rbf", help="bumps, by default; Hartmann's function is a sum of some")
+    parser.add_argument("--functions", nargs="+", choices=FUNCTIONS, default=["hartmann"])
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=["process", "bumps"])
     options = parser.parse_args()
     warnings.simplefilter("ignore", ConvergenceWarning)
-    found: dict[str, list[float]] = {"Gaussian process": [], "vpboost": []}
-    for seed in range(options.first, options.first + options.runs):
-        for (name, regrets), make in zip(found.items(), (process, partial(boosted, options.featurizer)), strict=True):
-            began = time.perf_counter()
-            regrets.append(regret(make, seed))
-            print(f"run {seed}, {name}: regret {regrets[-1]:.4f} ({time.perf_counter() - began:.0f} s)", flush=True)
-    for name, regrets in found.items():
-        print(f"{name}: mean regret {np.mean(regrets):.4f}, median {np.median(regrets):.4f}")
+    for name in options.functions:
+        found: dict[str, list[float]] = {model: [] for model in options.models}
+        for seed in range(options.first, options.first + options.runs):
+            for model, regrets in found.items():
+                began = time.perf_counter()
+                regrets.append(regret(MODELS[model], name, seed))
+                seconds = time.perf_counter() - began
+                print(f"{name}, run {seed}, {model}: regret {regrets[-1]:.4f} ({seconds:.0f} s)", flush=True)
+        for model, regrets in found.items():
+            print(f"{name}, {model}: mean regret {np.mean(regrets):.4f}, median {np.median(regrets):.4f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -3,10 +3,13 @@
     python benchmarks/simulations.py                          # 17 problems, 100 to 3,000 runs, 3 seeds: hours
     python benchmarks/simulations.py --only hartmann beam --runs 300 --seeds 1
     python benchmarks/simulations.py --table                  # what is stored already
+    python benchmarks/simulations.py --std --noises 0         # how sure VPBoost and the Gaussian process are
 
 Results are stored one by one in ``benchmarks/results/simulations.json``, which a later call goes on from. Errors are
-root mean squares over 1,000 other runs, without noise, divided by the spread of each output, then averaged. Nothing
-else should run. Needs ``vpboost[benchmarks,plots]``.
+root mean squares over 1,000 other runs, without noise, divided by the spread of each output, then averaged. ``--std``
+stores how likely these errors are by ``predict(X, return_std=True)``, as the mean negative log-likelihood of outputs of
+unit spread, and how well standard deviations rank the sizes of errors. Nothing else should run. Needs
+``vpboost[benchmarks,plots]``.
 """
 
 import argparse
@@ -21,6 +24,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 from rich.table import Table
+from scipy.stats import norm, spearmanr
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
@@ -80,6 +84,8 @@ def network(data: Sample, seed: int) -> Callable:
     return lambda x: scale.inverse_transform(model.predict(inputs.transform(x)).reshape(len(x), -1))
 
 
+#: Those that tell standard deviations.
+SURE = "vpboost", "gaussian process"
 MODELS = {"vpboost": vpboost, "gaussian process": gaussian_process, "catboost": catboost, "network": network}
 
 
@@ -90,6 +96,15 @@ def error_of(predict: Callable, data: Sample) -> float:
     return float(np.mean(np.sqrt(np.mean((found - truth) ** 2, axis=0)) / truth.std(axis=0)))
 
 
+def sureness_of(predict: Callable, data: Sample) -> dict[str, float]:
+    """Return how likely errors are by the standard deviations told with predictions, and whether these rank them."""
+    truth = data.y_test.reshape(len(data.y_test), -1)
+    mean, std = (np.asarray(part).reshape(truth.shape) for part in predict(data.x_test, return_std=True))
+    error, std = (truth - mean) / truth.std(axis=0), np.maximum(std / truth.std(axis=0), 1e-12)
+    ranks = [spearmanr(*pair)[0] for pair in zip(np.abs(error).T, std.T, strict=True)]
+    return {"nll": -float(np.mean(norm.logpdf(error, 0, std))), "rank": float(np.nanmean(ranks))}
+
+
 def key_of(*facts: Any) -> str:
     return " | ".join(map(str, facts))
 
@@ -98,14 +113,15 @@ def run(options: argparse.Namespace, stored: dict[str, Any]) -> None:
     """Run what is not stored yet."""
     cases = list(product(options.only, options.runs, options.noises, range(options.seeds), options.models))
     for name, n, noise, seed, model in cases:
-        key = key_of(name, n, noise, seed, model)
+        key = key_of(name, n, noise, seed, model, *(["std"] if options.std else []))
         if key in stored or (model == "gaussian process" and n > MOST_FOR_PROCESS):
             continue
         data = sample(PROBLEMS[name], n, seed, noise)
         began = time.perf_counter()
         predict = MODELS[model](data, seed)
         seconds = time.perf_counter() - began
-        stored[key] = {"nrmse": round(error_of(predict, data), 7), "seconds": round(seconds, 3)}
+        found = sureness_of(predict, data) if options.std else {"nrmse": error_of(predict, data)}
+        stored[key] = {what: round(value, 7) for what, value in found.items()} | {"seconds": round(seconds, 3)}
         print(key, stored[key], flush=True)
         RESULTS.write_text(json.dumps(stored, indent=0) + "\n")
 
@@ -137,6 +153,23 @@ def show(stored: dict[str, Any], options: argparse.Namespace) -> None:
         Console().print(table)
 
 
+def show_sureness(stored: dict[str, Any], options: argparse.Namespace) -> None:
+    """Print what ``--std`` has stored, and medians over problems."""
+    for noise, n in product(options.noises, options.runs):
+        rows, table = [], Table(title=f"NLL (rank correlation), {n} runs, noise {noise}, mean over seeds")
+        for heading in ("problem", *SURE):
+            table.add_column(heading, justify="left" if heading == "problem" else "right")
+        for name in options.only:
+            models = [f"{model} | std" for model in SURE]
+            found = [[mean_of(stored, name, n, noise, model, what) for what in ("nll", "rank")] for model in models]
+            if np.isfinite(found).all():
+                table.add_row(name, *[f"{nll:.2f} ({rank:.2f})" for nll, rank in found])
+                rows.append(found)
+        if rows:
+            table.add_row("median", *[f"{nll:.2f} ({rank:.2f})" for nll, rank in np.median(rows, axis=0)])
+            Console().print(table)
+
+
 def draw(stored: dict[str, Any], options: argparse.Namespace) -> None:
     """Write the picture: error against runs, one panel a problem."""
     from matplotlib.figure import Figure
@@ -165,11 +198,17 @@ def main() -> None:
     parser.add_argument("--noises", nargs="+", type=float, default=list(NOISES))
     parser.add_argument("--seeds", type=int, default=len(SEEDS))
     parser.add_argument("--table", action="store_true", help="run nothing, show what is stored")
+    parser.add_argument("--std", action="store_true", help="measure standard deviations instead of errors")
     options = parser.parse_args()
+    if options.std:
+        options.models = [model for model in options.models if model in SURE]
     warnings.simplefilter("ignore", ConvergenceWarning)
     stored: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     if not options.table:
         run(options, stored)
+    if options.std:
+        show_sureness(stored, options)
+        return
     show(stored, options)
     draw(stored, options)
 

@@ -56,6 +56,24 @@ def test_intervals_and_standard_deviations_of_several_targets(folder, capsys):
     np.testing.assert_allclose(found, values, rtol=1e-12)
 
 
+def test_intervals_that_hold_all_targets_at_once(folder, tmp_path, capsys):
+    found, model, X = predict(capsys, folder, "normal", "--interval", "0.8", "--simultaneous")
+    assert list(found) == ["predicted_y", "predicted_z", "y_low", "z_low", "y_high", "z_high"]
+    bounds = model.predict_interval(X, 0.8, simultaneous=True)
+    np.testing.assert_allclose(found.iloc[:, 2:], np.concatenate(bounds, axis=1), rtol=1e-12)
+    command = ["export", folder / "normal", "-o", tmp_path / "m.onnx", "--dtype", "float64", "--simultaneous"]
+    succeed(capsys, *command, "--coverage", "0.8")
+    session = onnxruntime.InferenceSession(tmp_path / "m.onnx", providers=["CPUExecutionProvider"])
+    np.testing.assert_allclose(session.run(["low", "high"], {"X": X.to_numpy()}), bounds, rtol=1e-9)
+    assert "--simultaneous goes with --coverage, of a regressor" in fail(capsys, *command)
+    command[1] = folder / "classes"
+    assert "--simultaneous goes with --coverage, of a regressor" in fail(capsys, *command, "--coverage", "0.8")
+    assert "--simultaneous is for ONNX" in fail(capsys, *command, "--to", "numpy")
+    for name in ("normal", "classes"):
+        command = ["predict", folder / name, folder / "new.csv", "--simultaneous"]
+        assert "--simultaneous goes with --interval" in fail(capsys, *command)
+
+
 def test_what_models_without_a_distribution_know(folder, capsys):
     found, model, X = predict(capsys, folder, "plain", "--std", "--interval", "0.5")
     assert list(found) == ["predicted_y", "y_low", "y_high", "y_std"]

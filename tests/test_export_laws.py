@@ -125,6 +125,32 @@ def test_intervals_without_a_distribution(options, tmp_path):
             wrong(X)
 
 
+@pytest.mark.parametrize("distribution", [None, "normal"])
+def test_bounds_that_hold_all_outputs_at_once(distribution, tmp_path):
+    """Outputs of different sizes, one of them with holes: those of a row with all its targets tell the bounds."""
+    X = table()
+    y = np.stack([counts(X), 1e-6 * counts(X, 2), 1e3 * counts(X, 3)], axis=1)
+    y[::3, 1] = np.nan
+    model = VPBoostRegressor(distribution=distribution, **OPTIONS).fit(X[:100], y[:100]).calibrate(X[100:], y[100:])
+    to_numpy(model, tmp_path)
+    plain, X = Predictor(tmp_path / "model.vpboost"), table(seed=3)
+    exported = run_onnx(to_onnx(model, tmp_path / "m.onnx", "float64", 0.8, simultaneous=True), {"X": X})
+    expected, single = model.predict_interval(X, 0.8, simultaneous=True), model.predict_interval(X, 0.8)
+    assert (np.subtract(*expected) < np.subtract(*single)).all(), "wider than those of each output alone"
+    size = expected[1] - expected[0]
+    for found in (plain.predict_interval(X, 0.8, simultaneous=True), (exported["low"], exported["high"])):
+        for end, known in zip(found, expected, strict=True):
+            assert (np.abs(end - known) <= 1e-9 * size).all()
+    message = "coverage=0.98 needs the errors of 49 rows with all their targets"
+    with pytest.raises(ValueError, match=message):
+        plain.predict_interval(X, 0.98, simultaneous=True)
+    with pytest.raises(ValueError, match=message):
+        to_onnx(model, tmp_path / "n.onnx", coverage=0.98, simultaneous=True)
+    with pytest.raises(ValueError, match="simultaneous=True is for the intervals of a regressor"):
+        to_onnx(model, tmp_path / "n.onnx", simultaneous=True)
+    assert not (tmp_path / "n.onnx").exists()
+
+
 @pytest.mark.parametrize("size", [1e200, 1e-200])
 @pytest.mark.parametrize("distribution", [None, "normal"])
 def test_intervals_of_numbers_beyond_single_precision(distribution, size, tmp_path):

@@ -80,7 +80,7 @@ def test_scores_that_are_not_known_do_not_count():
     np.testing.assert_array_equal(known.quantiles(0.5), [3.0, 2.0])
     assert known.fewest() == 3
     assert known.fewest(simultaneous=True) == 3
-    assert known.common_quantiles(0.5).tolist() == [2.0, 2.0]  # of 2, 2 and 5
+    assert known.quantiles(0.5, simultaneous=True).tolist() == [2.0, 2.0]  # of 2, 2 and 5
     np.testing.assert_allclose(spread_of(known.scores, np.ones(2)), [np.sqrt(39 / 4), np.sqrt(21 / 3)])
 
 

@@ -5,11 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq
+from scipy.stats import norm
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
 from oracles import central_difference
-from vpboost.numerics.lengths import MOST_OUTPUTS, MOST_ROWS, likeliest_process, unlikelihood
+from vpboost.numerics.lengths import MOST_OUTPUTS, MOST_ROWS, Prior, improbability, likeliest_process, unlikelihood
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(40, 3))
@@ -22,6 +23,25 @@ def test_slopes_are_those_of_finite_differences(logs, n_outputs):
     logs, y = np.array(logs), Y[:, :n_outputs]
     expected = central_difference(lambda logs: unlikelihood(logs, X, y)[0], logs)
     np.testing.assert_allclose(unlikelihood(logs, X, y)[1], np.ravel(expected), atol=1e-6)
+
+
+@given(st.lists(st.floats(-2, 1), min_size=4, max_size=4), st.sampled_from([1, 2]))
+@settings(deadline=None, max_examples=20)
+def test_a_prior_counts_as_normal_laws_of_the_logarithms(logs, n_outputs):
+    logs, y, prior = np.array(logs), Y[:, :n_outputs], Prior(0.6, 0.02, (0.5, 3.0))
+    value, slopes = improbability(logs, X, y, prior)
+    lengths = norm.logpdf(logs[:-1], np.log(0.6 / np.sqrt(3)), 0.5) - norm.logpdf(0, 0, 0.5)
+    nugget = norm.logpdf(logs[-1], np.log(0.02), 3.0) - norm.logpdf(0, 0, 3.0)
+    assert value == pytest.approx(unlikelihood(logs, X, y)[0] - (lengths.sum() + nugget) / y.size, rel=1e-12)
+    expected = central_difference(lambda logs: improbability(logs, X, y, prior)[0], logs)
+    np.testing.assert_allclose(slopes, np.ravel(expected), atol=1e-6)
+
+
+def test_a_narrow_prior_decides_and_a_wide_one_does_not():
+    narrow, wide = (likeliest_process(X, Y, Prior(0.6, 0.02, (w, w))) for w in (1e-3, 1e3))
+    np.testing.assert_allclose(narrow.inverse_lengths, 0.6 / np.sqrt(3), rtol=1e-2)
+    assert narrow.nugget == pytest.approx(0.02, rel=1e-2)
+    np.testing.assert_allclose(wide.inverse_lengths, likeliest_process(X, Y).inverse_lengths, rtol=1e-2)
 
 
 def test_likelihood_is_that_of_a_gaussian_process():

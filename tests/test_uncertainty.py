@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import norm
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import Matern
 
@@ -14,6 +15,7 @@ from vpboost.estimators.loading import from_bytes
 from vpboost.estimators.uncertainty import MOST_COLUMNS
 from vpboost.files.container import pack, unpack
 from vpboost.numerics.ignorance import (
+    DOUBT,
     FACTORS,
     POWERS,
     SHARES,
@@ -22,6 +24,7 @@ from vpboost.numerics.ignorance import (
     likeliest_noise,
     matern,
     standardised,
+    unknown,
 )
 
 RNG = np.random.default_rng(0)
@@ -92,13 +95,17 @@ def test_noise_and_power_are_the_likeliest(seed, power, noise, factor):
     parts, variance, gaps = rng.uniform(1e-3, 1, size=50), np.array([1.0, 4.0]), rng.normal(size=(50, 2))
     errors = rng.normal(size=(50, 2)) * np.sqrt(noise**2 + variance * parts[:, None] ** power + factor * gaps**2)
     errors[:5, 0] = np.nan
-    found, *likeliest = likeliest_noise(errors, parts, gaps, variance)
+    before = np.array([0.1, 0.2])
+    found, *likeliest = likeliest_noise(errors, parts, gaps, variance, before)
 
     def unlikelihood(k, share, p, c):
-        square = np.nanmean(errors[:, k] ** 2)
-        total = share * square + variance[k] * parts**p + c * gaps[:, k] ** 2
-        density = -0.5 * np.log(2 * np.pi * total) - errors[:, k] ** 2 / (2 * total)
-        return -np.nansum(density), np.sqrt(share * square)
+        known = ~np.isnan(errors[:, k])
+        v, gap, error = parts[known], gaps[known, k], errors[known, k]
+        expected = before[k] ** 2 + variance[k] * v + gap**2
+        square = np.mean(error**2)
+        total = share * square + variance[k] * v**p + c * gap**2
+        prior = norm.logpdf(np.mean(np.log(total)), np.mean(np.log(expected)), DOUBT)
+        return -np.sum(norm.logpdf(error, 0, np.sqrt(total))) - prior, np.sqrt(share * square)
 
     every = {
         (p, c): [min(unlikelihood(k, share, p, c) for share in SHARES) for k in (0, 1)] for p in POWERS for c in FACTORS
@@ -112,9 +119,22 @@ def test_many_outputs_share_what_some_of_them_tell():
     rng = np.random.default_rng(0)
     parts, gaps, scale = rng.uniform(size=100), rng.normal(size=(100, 70)), rng.uniform(1, 2, size=70)
     errors = scale * rng.normal(size=(100, 70)) * np.sqrt(0.2 + parts[:, None])
-    noise, *pair = likeliest_noise(errors, parts, gaps, scale**2)
-    assert pair == [*likeliest_noise(errors[:, ::3], parts, gaps[:, ::3], scale[::3] ** 2)[1:]]
+    noise, *pair = likeliest_noise(errors, parts, gaps, scale**2, scale)
+    assert pair == [*likeliest_noise(errors[:, ::3], parts, gaps[:, ::3], scale[::3] ** 2, scale[::3])[1:]]
     assert np.corrcoef(noise, scale)[0, 1] > 0.5
+
+
+def test_few_errors_that_happen_to_be_small_do_not_count_for_much():
+    """Three errors of nearly nothing leave a good part of what the process expects; 300 of them do not."""
+    variance, noise = np.ones(1), np.full(1, 0.5)
+    left = []
+    for n in (3, 300):
+        parts, gaps = np.full(n, 0.3), np.zeros((n, 1))
+        found, power, factor = likeliest_noise(np.full((n, 1), 1e-3), parts, gaps, variance, noise)
+        left.append(float(found[0] ** 2 + unknown(parts[:1], gaps[:1], variance, power, factor)[0, 0]))
+    expected = 0.3 + 0.5**2
+    assert expected / 10 < left[0] < expected
+    assert left[1] < expected / 30
 
 
 def test_targets_of_any_size_are_standardised():
@@ -141,6 +161,21 @@ def test_ignorance_is_larger_in_a_gap():
     model = VPBoostRegressor(**GOOD).fit(x, np.sin(4 * x[:, 0]))
     gap, beside = model.predict_uncertainty([[0.0], [-0.7]]).ignorance
     assert gap > 3 * beside
+
+
+def test_few_rows_do_not_make_it_too_sure():
+    """Of 20 rows in 6 dimensions, drawn from processes, the likeliest lengths alone leave errors of many spreads."""
+    rng, found = np.random.default_rng(3), []
+    for _ in range(12):
+        x = rng.uniform(-1, 1, size=(220, 6))
+        kernel = Matern(rng.uniform(1, 4, size=6), nu=2.5)
+        y = np.linalg.cholesky(kernel(x) + 1e-10 * np.eye(len(x))) @ rng.normal(size=len(x))
+        known = Ignorance(Evidence(x[:20], y[:20, None], np.zeros((0, 1)), all_seen=True))
+        _, mean = known._posterior(known._scaled(x[20:]))
+        mean = mean * known.unit + known.shift
+        found.append(np.mean((y[20:, None] - mean) ** 2 / known(x[20:], mean) ** 2))
+    assert 0.5 < np.median(found) < 2
+    assert max(found) < 8
 
 
 def test_standard_deviations_are_those_of_errors():

@@ -75,9 +75,9 @@ class Predictor:
         # before the temperature, which has seen the rows that the scores are of
         return 1 - probabilities(self.raw(X) * self.content.get("temperature", 1.0)) <= most
 
-    def predict_interval(self, X, coverage=0.9):
-        """Return the ends of intervals that hold the true value of this part of the rows."""
-        most = self.largest_scores(coverage, "VPBoostRegressor")
+    def predict_interval(self, X, coverage=0.9, simultaneous=False):
+        """Return the ends of intervals that hold the true value of this part of the rows, or all values of a row."""
+        most = self.largest_scores(coverage, "VPBoostRegressor", simultaneous)
         if "spread" in self.content:
             mean, std = moments(*self.law(X))
         else:
@@ -115,7 +115,7 @@ class Predictor:
         scaler = self.content["target"]["kind"], arrays["target.scale"], arrays["target.shift"]
         return law(likelihood["type"], likelihood["options"], scaler, location, other)
 
-    def largest_scores(self, coverage, kind):
+    def largest_scores(self, coverage, kind, simultaneous=False):
         """Return how large the scores of new rows are at the most, for each output, by conformal prediction."""
         if self.content["kind"] != kind:
             raise ValueError(f"this is for a {kind}; the model is a {self.content['kind']}")
@@ -124,11 +124,11 @@ class Predictor:
         scores, weight = (self.arrays.get(f"conformity.{name}") for name in ("scores", "weight"))
         if scores is None:
             raise ValueError("the model knows no errors of rows that were not trained on; calibrate it, then save it")
-        found = [conformal_quantile(of_output, coverage, weight) for of_output in scores.T]
+        found = largest(scores, coverage, weight, self.arrays["conformity.scale"] if simultaneous else None)
         if max(found) == math.inf:
-            needed = rows_needed(coverage)
-            raise ValueError(f"coverage={coverage:g} needs the errors of {needed} rows that were not trained on")
-        return np.array(found)
+            needed, whole = rows_needed(coverage), " with all their targets" if simultaneous else ""
+            raise ValueError(f"coverage={coverage:g} needs the errors of {needed} rows{whole} that were not trained on")
+        return found
 
     def raw(self, X):
         """Return what the ensemble predicts, before targets are scaled back or logits turned into probabilities."""
@@ -367,6 +367,14 @@ def moments(kind, parameters):
     if kind == "Gamma":
         return first, first / np.sqrt(last)
     return first, np.sqrt(first) * np.sqrt(1 + first / last) if kind == "NegativeBinomial" else last
+
+
+def largest(scores, coverage, weight, scale=None):
+    """Return how large each output's scores are at the most; with scales, all of a row at once: multiples of these."""
+    if scale is None:
+        return np.array([conformal_quantile(of_output, coverage, weight) for of_output in scores.T])
+    with np.errstate(over="ignore"):
+        return conformal_quantile(np.max(scores / scale, axis=1), coverage, weight) * scale
 
 
 def conformal_quantile(scores, coverage, weight=None):

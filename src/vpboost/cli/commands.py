@@ -53,6 +53,8 @@ def check_kind(model: Any, options: argparse.Namespace) -> None:
     for name, hint in instead.items():
         if getattr(options, name) not in (None, False):
             raise CommandError(f"--{name} is for {other}; the model is a {this}{hint}")
+    if options.simultaneous and options.interval is None:
+        raise CommandError("--simultaneous goes with --interval")
 
 
 def predicted_columns(model: Any, X: Any, options: argparse.Namespace) -> dict[str, np.ndarray]:
@@ -71,7 +73,8 @@ def predicted_columns(model: Any, X: Any, options: argparse.Namespace) -> dict[s
     levels = [f"_{level:g}" for level in model.loss_.level] if np.ndim(getattr(model.loss_, "level", 0.0)) else [""]
     found = by_name([f"predicted_{name}{level}" for name in names for level in levels], values)
     if options.interval is not None:
-        bounds = asked(f"--interval {options.interval:g}", lambda: model.predict_interval(X, options.interval))
+        how = options.interval, options.simultaneous
+        bounds = asked(f"--interval {options.interval:g}", lambda: model.predict_interval(X, *how))
         for end, values in zip(("low", "high"), bounds, strict=True):
             found.update(by_name([f"{name}_{end}" for name in names], values))
     if options.std:
@@ -172,9 +175,12 @@ def export(options: argparse.Namespace) -> None:
 
     model = load(options.model)
     if options.to == "onnx":
-        print(to_onnx(model, options.output, options.dtype, options.coverage))
-    elif options.coverage is not None:
-        raise CommandError("--coverage is for ONNX; the NumPy predictor is told when it predicts")
+        if options.simultaneous and (options.coverage is None or hasattr(model, "classes_")):
+            raise CommandError("--simultaneous goes with --coverage, of a regressor")
+        print(to_onnx(model, options.output, options.dtype, options.coverage, options.simultaneous))
+    elif options.coverage is not None or options.simultaneous:
+        name = "simultaneous" if options.coverage is None else "coverage"
+        raise CommandError(f"--{name} is for ONNX; the NumPy predictor is told when it predicts")
     else:
         check_folder(options.output, options.model)
         print("\n".join(map(str, to_numpy(model, options.output))))

@@ -119,6 +119,7 @@ def parser() -> Parser:
     part.add_argument("--probabilities", action="store_true", help="add the probability of each class")
     text = "add intervals that hold the truth of this part of the rows, e.g. 0.9: TARGET_low and TARGET_high"
     part.add_argument("--interval", type=coverage, metavar="COVERAGE", help=text)
+    part.add_argument("--simultaneous", action="store_true", help=AT_ONCE)
     part.add_argument("--std", action="store_true", help="add the standard deviation of the truth: TARGET_std")
     text = "add which classes are in sets that hold the true one of this part of the rows, e.g. 0.9: set_CLASS"
     part.add_argument("--set", type=coverage, metavar="COVERAGE", help=text)
@@ -135,6 +136,7 @@ def parser() -> Parser:
     part.add_argument("--dtype", choices=("float32", "float64"), default="float32", help="precision of the ONNX model")
     text = "also write the ends of intervals, or label sets, that hold the truth of this part of the rows to ONNX"
     part.add_argument("--coverage", type=coverage, help=text)
+    part.add_argument("--simultaneous", action="store_true", help=AT_ONCE)
     part = add("demo", "Train on the paper's three 2D tasks and draw a picture", writes=("picture",))
     part.add_argument("--picture", default="demo.png", help="where to write the picture (default: demo.png)")
     part.add_argument("--seed", type=seed, default=0, help="seed of data and training (default: 0)")
@@ -146,6 +148,8 @@ MEANING = {
     "table": "CSV (also with .gz) or Parquet file with a header, or - for CSV on standard input",
     "model": "a model file",
 }
+#: What --simultaneous stands for.
+AT_ONCE = "let intervals hold all targets of a row at once, in this part of the rows"
 
 
 def train(part: argparse.ArgumentParser) -> None:

@@ -362,6 +362,6 @@ def process_of(run: Run) -> Process | None:
         loss, inputs, target = loss.loss, take(inputs, whole), target[whole]
     if not isinstance(loss, SquaredError):
         return None
-    rows = (np.asarray(evenly_spaced(part, MOST_ROWS)) for part in (inputs, target))
+    x, y = (np.asarray(evenly_spaced(part, MOST_ROWS)) for part in (inputs, target))
     with using("numpy"):
-        return likeliest_process(*rows)
+        return likeliest_process(x, y)

@@ -62,8 +62,7 @@ class Intervals:
         check_is_fitted(self)
         if self._in_order():
             raise ValueError("this model predicts several quantiles, which are bounds themselves: see predict")
-        known = self._known_conformity(coverage, simultaneous)
-        most = known.common_quantiles(coverage) if simultaneous else known.quantiles(coverage)
+        most = self._known_conformity(coverage, simultaneous).quantiles(coverage, bool(simultaneous))
         found = [self._bounds(encoded, most) for encoded in self._encoded_parts(X)]
         low, high = (np.concatenate(part) for part in zip(*found, strict=True))
         if self.target_scaler_.kind in ("log", "logs"):  # no target is negative

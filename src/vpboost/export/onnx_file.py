@@ -18,7 +18,9 @@ from .outputs import classify, regress
 from .plain import check_known
 
 
-def to_onnx(model: Any, path: Any, dtype: str = "float32", coverage: float | None = None) -> Path:
+def to_onnx(
+    model: Any, path: Any, dtype: str = "float32", coverage: float | None = None, simultaneous: bool = False
+) -> Path:
     """Write a fitted estimator as an ONNX model.
 
     Parameters
@@ -32,6 +34,9 @@ def to_onnx(model: Any, path: Any, dtype: str = "float32", coverage: float | Non
     coverage : float, optional
         In (0, 1): also write the outputs ``low`` and ``high``, as ``predict_interval`` returns them for this coverage,
         or ``set`` of a classifier, as ``predict_set`` does.
+    simultaneous : bool, default=False
+        Of several outputs: whether ``low`` and ``high`` hold all outputs of a row at once, as those of
+        ``predict_interval(X, coverage, simultaneous=True)``.
 
     Returns
     -------
@@ -65,8 +70,10 @@ def to_onnx(model: Any, path: Any, dtype: str = "float32", coverage: float | Non
     description = describe_featurizer(model.ensemble_.featurizers)
     if dtype == "float64" and "ConvNet" in str(description):
         raise ValueError("dtype='float64' is not for the ConvNet featurizer: ONNX runtimes convolve in float32 only")
+    if simultaneous and (coverage is None or hasattr(model, "classes_")):
+        raise ValueError("simultaneous=True is for the intervals of a regressor: give their coverage with it")
     if coverage is not None:
-        model._known_conformity(coverage)  # or an error says what is wrong
+        model._known_conformity(coverage, simultaneous)  # or an error says what is wrong
     if dtype == "float32":
         warn_of_single_precision(model)
     graph = Graph(dtype)
@@ -76,7 +83,7 @@ def to_onnx(model: Any, path: Any, dtype: str = "float32", coverage: float | Non
     if hasattr(model, "classes_"):
         classify(graph, model, raw, coverage)
     else:
-        regress(graph, model, x, raw, coverage)
+        regress(graph, model, x, raw, coverage, simultaneous)
     facts = {"kind": type(model).__name__, "vpboost": __version__}
     if len(model.input_encoder_.shape_) == 1:
         facts["columns"] = json.dumps(columns_of_inputs(model.input_encoder_, names))

@@ -18,7 +18,7 @@ from .names import label_tensor
 SMALL = 1e-3
 
 
-def regress(graph: Any, model: Any, x: str, raw: str, coverage: float | None) -> None:
+def regress(graph: Any, model: Any, x: str, raw: str, coverage: float | None, simultaneous: bool) -> None:
     """Declare a regressor's outputs, in the user's units: ``x`` are encoded inputs, ``raw`` what is predicted."""
     unit = np.ones(1) if model.target_scaler_.kind == "logs" else model.target_scaler_.scale_
     if model._in_order():
@@ -30,7 +30,7 @@ def regress(graph: Any, model: Any, x: str, raw: str, coverage: float | None) ->
         declare(graph, model, "std", std, unit)
     if coverage is None:
         return
-    most = model._known_conformity(coverage).quantiles(coverage)
+    most = model._known_conformity(coverage).quantiles(coverage, simultaneous)
     width = double(graph, most / unit) if std is None else graph("Mul", std, double(graph, most))
     low, high = graph("Sub", mean, width), graph("Add", mean, width)
     if model.target_scaler_.kind in ("log", "logs"):  # no target is negative

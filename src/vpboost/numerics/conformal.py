@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..predictor import conformal_quantile, rows_needed
+from ..predictor import conformal_quantile, largest, rows_needed
 
 __all__ = ["Conformity", "conformal_quantile", "rows_needed"]
 
@@ -21,15 +21,9 @@ class Conformity(NamedTuple):
     weight: np.ndarray  #: of the rows
     scale: np.ndarray  #: of each output's scores, known before them
 
-    def quantiles(self, coverage: float) -> np.ndarray:
-        """Return the conformal quantile of each output's scores."""
-        return np.array([conformal_quantile(scores, coverage, self.weight) for scores in self.scores.T])
-
-    def common_quantiles(self, coverage: float) -> np.ndarray:
-        """Return what bounds the scores of all outputs of a row at once: multiples of their scales."""
-        with np.errstate(over="ignore"):
-            largest = np.max(self.scores / self.scale, axis=1)
-        return conformal_quantile(largest, coverage, self.weight) * self.scale
+    def quantiles(self, coverage: float, simultaneous: bool = False) -> np.ndarray:
+        """Return the conformal quantile of each output's scores, or what bounds all of a row at once."""
+        return largest(self.scores, coverage, self.weight, self.scale if simultaneous else None)
 
     def fewest(self, simultaneous: bool = False) -> int:
         """Return the number of scores of the output that has the fewest, or of rows that have all of them."""

@@ -6,7 +6,9 @@ among the rows, all of it far away. If the truth is of this process, the mean sq
 is σ² v + (f − m)². A model that is not this process may know more, or less, than it does. So ignorance is the root of
 σ² vᵖ + c (f − m)²: the power p leaves the order of places, and what is unknown far away, as they are. Errors of
 predictions for rows that were not trained on, whose variance is taken to be that and the noise, tell p, c and the noise
-by their likelihood; without any, both are one.
+by their likelihood. Few errors tell little, so there is a prior: the logarithm of their variance, on average over rows,
+has a normal law around what the process itself expects, with p and c one and its own noise. Without any errors, this is
+all there is.
 """
 
 from itertools import product
@@ -15,13 +17,18 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import cho_factor, solve_triangular
 
-from .lengths import START, likeliest_process
+from .lengths import START, Prior, likeliest_process
 
+#: What is thought of lengths and noise before rows are seen: few rows tell little of either, and the likeliest process
+#: of theirs alone is far too sure.
+PRIOR = Prior(0.75, 1e-2, (0.7, 3.0))
 #: The powers p, factors c, and parts of the errors' mean square that are noise, of which the likeliest are chosen. A
 #: power of one is the likeliest beforehand, one of 2 or 1/2 a spread away.
 POWERS = np.exp2(np.linspace(-2, 4, 25))
 FACTORS = np.array([1.0, 0.3, 0.1, 0.0])
 SHARES = np.array([0.0, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0])
+#: The spread of the logarithm of the errors' variance around what the process expects.
+DOUBT = 0.6
 #: No part v is smaller; no row is farther away, in spreads.
 LEAST, FARTHEST = 1e-12, 1e6
 #: Outputs whose errors tell p and c, at the most.
@@ -48,7 +55,7 @@ class Ignorance:
         self.middle, self.spread = trained.mean(axis=0), positive(trained.std(axis=0))
         x = self._scaled(evidence.rows)
         y, self.shift, self.unit = standardised(evidence.targets, n_trained)
-        process = likeliest_process(x[:n_trained], y[:n_trained])
+        process = likeliest_process(x[:n_trained], y[:n_trained], PRIOR)
         self.inverse_lengths = np.full(x.shape[1], START[0]) if process is None else process.inverse_lengths
         self.nugget = START[1] if process is None else process.nugget
         self._learn(x[:n_trained], y[:n_trained])
@@ -59,7 +66,7 @@ class Ignorance:
         if np.isfinite(errors).any():
             parts, mean = self._posterior(x[n_trained:])
             gaps = y[n_trained:] - errors - mean
-            self.noise, self.power, self.factor = likeliest_noise(errors, parts, gaps, self.variance)
+            self.noise, self.power, self.factor = likeliest_noise(errors, parts, gaps, self.variance, self.noise)
         if evidence.all_seen and len(errors):
             self._learn(x, y)
 
@@ -106,29 +113,42 @@ def unknown(parts: np.ndarray, gaps: np.ndarray, variance: np.ndarray, power: fl
 
 
 def likeliest_noise(
-    errors: np.ndarray, parts: np.ndarray, gaps: np.ndarray, variance: np.ndarray
+    errors: np.ndarray, parts: np.ndarray, gaps: np.ndarray, variance: np.ndarray, noise: np.ndarray
 ) -> tuple[np.ndarray, float, float]:
     """Return the noise of each output, and p and c of all, by the likelihood of errors; NaN are left out.
+
+    ``noise`` is what the process takes it to be.
 
     >>> rng = np.random.default_rng(0)
     >>> parts, gaps = rng.uniform(size=(4000, 1)), rng.normal(size=(4000, 1))
     >>> spread = np.sqrt(0.5**2 + parts**2 + 0.3 * gaps**2)
-    >>> noise, power, factor = likeliest_noise(spread * rng.normal(size=(4000, 1)), parts[:, 0], gaps, np.ones(1))
+    >>> errors = spread * rng.normal(size=(4000, 1))
+    >>> noise, power, factor = likeliest_noise(errors, parts[:, 0], gaps, np.ones(1), np.zeros(1))
     >>> noise.round(1).tolist(), round(power), factor
     ([0.5], 2, 0.3)
     """
     known = np.isfinite(errors)
+    count = np.maximum(known.sum(axis=0), 1)
     squares = np.where(known, errors, 0.0) ** 2
-    mean = squares.sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+    mean = squares.sum(axis=0) / count
     gaps = np.where(known, gaps, 0.0)
+
+    def mean_log(variances: np.ndarray, of: slice) -> np.ndarray:
+        logs = np.log(np.maximum(variances, np.finfo(float).tiny))
+        return np.where(known[:, of], logs, 0.0).sum(axis=0) / count[of]
+
+    def improbability(variances: np.ndarray, of: slice) -> np.ndarray:
+        away = (mean_log(variances, of) - expected[of]) / DOUBT
+        return unlikelihood(squares[:, of], known[:, of], variances) + away**2 / 2
 
     def by_share(power: float, factor: float, of: slice) -> np.ndarray:
         left = unknown(parts, gaps[:, of], variance[of], power, factor)
-        return np.array([unlikelihood(squares[:, of], known[:, of], share * mean[of] + left) for share in SHARES])
+        return np.array([improbability(share * mean[of] + left, of) for share in SHARES])
 
     def total(pair: tuple[float, float]) -> float:
         return by_share(*pair, slice(None, None, every)).min(axis=0).sum() + np.log2(pair[0]) ** 2 / 2
 
+    expected = mean_log(unknown(parts, gaps, variance, 1.0, 1.0) + noise**2, slice(None))
     every = -(-errors.shape[1] // MOST_OUTPUTS)
     power, factor = min(product(POWERS.tolist(), FACTORS.tolist()), key=total)
     return np.sqrt(SHARES[by_share(power, factor, slice(None)).argmin(axis=0)] * mean), power, factor

@@ -20,6 +20,21 @@ MOST_STEPS = 60
 START, LEAST, MOST = (0.3, 1e-3), (1e-3, 1e-8), (1e2, 1.0)
 
 
+class Prior(NamedTuple):
+    """What is thought of s and τ before rows are seen: normal laws of their logarithms."""
+
+    inverse_length: float  #: the middle of s times the root of the number of inputs, for inputs of unit spread
+    nugget: float  #: the middle of τ
+    widths: tuple[float, float]  #: the spreads of log s and log τ
+
+    def standardised(self, logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return how far log s and log τ are from the middle, in spreads, and the spreads."""
+        n = len(logs) - 1
+        middle = np.log([*[self.inverse_length / np.sqrt(n)] * n, self.nugget])
+        widths = np.array([*[self.widths[0]] * n, self.widths[1]])
+        return (logs - middle) / widths, widths
+
+
 class Process(NamedTuple):
     """The likeliest Gaussian process."""
 
@@ -29,8 +44,10 @@ class Process(NamedTuple):
     nugget: float  #: τ
 
 
-def likeliest_process(x: np.ndarray, y: np.ndarray) -> Process | None:
+def likeliest_process(x: np.ndarray, y: np.ndarray, prior: Prior | None = None) -> Process | None:
     """Return the process of standardised inputs and their responses; None if none was found.
+
+    With a prior it is the likeliest one after the rows are seen, not that which makes them likeliest.
 
     >>> rng = np.random.default_rng(0)
     >>> x = rng.normal(size=(50, 3))
@@ -50,7 +67,7 @@ def likeliest_process(x: np.ndarray, y: np.ndarray) -> Process | None:
     start, least, most = (np.log([ends[place] for place in places]) for ends in (START, LEAST, MOST))
     bounds = list(zip(least, most, strict=True))
     options = {"maxiter": MOST_STEPS, "maxfun": 2 * MOST_STEPS}
-    found = minimize(unlikelihood, start, (x, y), "L-BFGS-B", jac=True, bounds=bounds, options=options)
+    found = minimize(improbability, start, (x, y, prior), "L-BFGS-B", jac=True, bounds=bounds, options=options)
     inverse = inverse_correlation(found.x, x)[0] if np.isfinite(found.fun) and found.nit > 0 else None
     if inverse is None:
         return None
@@ -58,6 +75,17 @@ def likeliest_process(x: np.ndarray, y: np.ndarray) -> Process | None:
     noise = np.exp(found.x[-1]) * np.sum(solved * y) / total
     unexplained = np.sum((solved / np.diag(inverse)[:, None]) ** 2) / total
     return Process(np.exp(found.x[:-1]), float(noise), float(unexplained), float(np.exp(found.x[-1])))
+
+
+def improbability(
+    logs: np.ndarray, x: np.ndarray, y: np.ndarray, prior: Prior | None = None
+) -> tuple[float, np.ndarray]:
+    """Return −log of the likelihood times the prior, as ``unlikelihood`` does."""
+    value, slopes = unlikelihood(logs, x, y)
+    if prior is None or not np.isfinite(value):
+        return value, slopes
+    away, widths = prior.standardised(logs)
+    return value + float(away @ away) / (2 * y.size), slopes + away / (widths * y.size)
 
 
 def unlikelihood(logs: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray]:
