@@ -156,7 +156,7 @@ def attempt(function):
 
 
 class Fault:
-    """Kills something at a moment of a fit, and notes when it did."""
+    """Kills something at a moment of a fit, in seconds or when an event is set, and notes when it did."""
 
     def __init__(self, cluster, moment, target, number=signal.SIGKILL, rng=None, strike=None):
         self.cluster, self.moment, self.target = cluster, moment, target
@@ -166,7 +166,10 @@ class Fault:
         self.thread.start()
 
     def _strike(self):
-        time.sleep(self.moment)
+        if isinstance(self.moment, threading.Event):
+            self.moment.wait()
+        else:
+            time.sleep(self.moment)
         victims = self.cluster.run(os.getpid) if self.target == "worker" else self.cluster.children()
         if victims:
             self.victim = self.rng.choice(sorted(victims))
@@ -175,7 +178,10 @@ class Fault:
 
 
 def random_kills(count, rng, folder):
-    """Kill workers, and processes of theirs, at random moments; go on from the checkpoint until the fit is done."""
+    """Kill workers, and processes of theirs, at random moments; go on from the checkpoint until the fit is done.
+
+    Half of the moments are in the whole fit, most of which is spent on starting; the others are stages.
+    """
     rows = []
     with Cluster() as cluster:
         for _ in range(2):  # the second time, all is imported
@@ -188,10 +194,17 @@ def random_kills(count, rng, folder):
             row = {"case": "", "seconds": 0.0, "hangs": 0, "orphans": 0, "lost": 0, "unequal": 0, "unnamed": 0}
             target = ("worker", "process")[killed % 2]
             cluster.workers()
-            fault = Fault(cluster, rng.uniform(0, length), target, rng=rng)
-            callbacks = [Checkpoint(checkpoint, every=1)]
+            stage, reached = rng.randrange(1, OPTIONS["n_estimators"]), threading.Event()
+            fault = Fault(cluster, rng.uniform(0, length) if killed % 4 < 2 else reached, target, rng=rng)
+
+            def watch(progress, stage=stage, reached=reached):
+                if progress.stage >= stage:
+                    reached.set()
+
+            callbacks = [Checkpoint(checkpoint, every=1), watch]
             found = attempt(lambda callbacks=callbacks: fit(cluster.client, callbacks=callbacks))
             ended = time.monotonic()
+            reached.set()
             fault.thread.join()
             if fault.at is None or fault.at > ended:
                 continue  # it was done before
