@@ -416,7 +416,8 @@ def main():
     if options.output:
         before = json.loads(options.output.read_text()) if options.add and options.output.exists() else []
         rows = before + [{**row, "seconds": round(row["seconds"], 2)} for row in rows]
-        options.output.write_text(json.dumps(rows, indent=1) + "\n")
+        here = str(Path(__file__).parents[1]) + os.sep  # where that is, is nobody's business
+        options.output.write_text(json.dumps(rows, indent=1).replace(here, "") + "\n")
 
 
 if __name__ == "__main__":
