@@ -45,8 +45,9 @@ def by(count, folder, *cases, **environment):
 
 
 @pytest.mark.slow
-def test_two_processes_find_the_model_of_one_and_fail_together(tmp_path):
+def test_two_and_four_processes_find_the_model_of_one_and_fail_together(tmp_path):
     (alone,) = by(1, tmp_path, "regression")
+    assert {one["regression"]["mark"] for one in by(4, tmp_path, "regression")} == {alone["regression"]["mark"]}
     first, second = by(2, tmp_path, "regression", "wrong")
     assert first["regression"]["mark"] == second["regression"]["mark"] == alone["regression"]["mark"]
     assert first["regression"]["levels"] == ["cold", "hot", "rare"]

@@ -124,7 +124,7 @@ class Predictor:
         scores, weight = (self.arrays.get(f"conformity.{name}") for name in ("scores", "weight"))
         if scores is None:
             raise ValueError("the model knows no errors of rows that were not trained on; calibrate it, then save it")
-        found = largest(scores, coverage, weight, self.arrays["conformity.scale"] if simultaneous else None)
+        found = score_quantiles(scores, coverage, weight, self.arrays["conformity.scale"] if simultaneous else None)
         if max(found) == math.inf:
             needed, whole = rows_needed(coverage), " with all their targets" if simultaneous else ""
             raise ValueError(f"coverage={coverage:g} needs the errors of {needed} rows{whole} that were not trained on")
@@ -369,8 +369,8 @@ def moments(kind, parameters):
     return first, np.sqrt(first) * np.sqrt(1 + first / last) if kind == "NegativeBinomial" else last
 
 
-def largest(scores, coverage, weight, scale=None):
-    """Return how large each output's scores are at the most; with scales, all of a row at once: multiples of these."""
+def score_quantiles(scores, coverage, weight, scale=None):
+    """Return the conformal quantile of each output's scores; with scales, multiples of these that bound all of a row."""
     if scale is None:
         return np.array([conformal_quantile(of_output, coverage, weight) for of_output in scores.T])
     with np.errstate(over="ignore"):

@@ -82,8 +82,10 @@ int64_t vpboost_best_cut(int64_t n, int64_t n_columns, int64_t n_bins, int64_t n
             continue;
         const uint8_t *bin = bins + column * n;
         memset(sums, 0, sizeof(double) * (size_t)(cells + n_bins));
-        const int64_t last = common[column] < 0 ? add_all(&rows, bin, n_bins, sums)
-                                                : add_uncommon(&rows, bin, n_bins, sums, (uint8_t)common[column], of_leaf, n_leaves);
+        const int64_t last =
+            common[column] < 0
+                ? add_all(&rows, bin, n_bins, sums)
+                : add_uncommon(&rows, bin, n_bins, sums, (uint8_t)common[column], of_leaf, n_leaves);
         for (int64_t one = 0; one < n_leaves; one++) {
             const double *row = sums + one * n_bins * width;
             memset(left, 0, sizeof(double) * (size_t)(2 * width));

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..predictor import conformal_quantile, largest, rows_needed
+from ..predictor import conformal_quantile, rows_needed, score_quantiles
 
 __all__ = ["Conformity", "conformal_quantile", "rows_needed"]
 
@@ -23,7 +23,7 @@ class Conformity(NamedTuple):
 
     def quantiles(self, coverage: float, simultaneous: bool = False) -> np.ndarray:
         """Return the conformal quantile of each output's scores, or what bounds all of a row at once."""
-        return largest(self.scores, coverage, self.weight, self.scale if simultaneous else None)
+        return score_quantiles(self.scores, coverage, self.weight, self.scale if simultaneous else None)
 
     def fewest(self, simultaneous: bool = False) -> int:
         """Return the number of scores of the output that has the fewest, or of rows that have all of them."""
