@@ -258,6 +258,18 @@ def test_rare_levels_of_large_frames_are_learnt(monkeypatch):
     assert encoder.missing_.tolist() == [0]
 
 
+def test_levels_of_one_row_in_thousands_are_as_if_unseen():
+    levels = np.array(["common", "other"] * 1500, dtype=object)
+    levels[:2], levels[2:5] = "twice", "thrice"
+    frame = pd.DataFrame({"c": levels, "n": np.arange(3000.0)})
+    encoder = InputEncoder().fit(read_table(frame), np.ones(3000))
+    assert encoder.categories_[0].levels == ("common", "other", "thrice")
+    encoded = encoder.transform(read_table(frame))
+    assert encoded[:, 1:].sum(axis=1).tolist() == [0, 0] + [1] * 2998
+    few = InputEncoder().fit(read_table(frame[:2000]), np.ones(2000))
+    assert few.categories_[0].levels == ("common", "other", "thrice", "twice")
+
+
 @pytest.mark.parametrize(
     "levels",
     [

@@ -108,6 +108,7 @@ OTHERS = [
         for t in (False, True)
     ],
     (lambda a: jnp.linalg.eigvalsh(a), (DEFINITE,)),
+    (lambda a: (jnp.abs(jnp.linalg.eigh(a)[1]), jnp.linalg.eigh(a)[0]), (DEFINITE,)),
     (lambda a, b: lax.rem(a, b), (WHOLE, WHOLE.T.reshape(4, 5))),  # divisors 0 among them
     (lambda a: lax.rem(a, jnp.uint32(0)) + lax.rem(a, jnp.uint32(7)), (BITS,)),
     (lambda k: jax.random.randint(k, (3, 4), -2, 9), (KEY,)),

@@ -15,7 +15,7 @@ from sklearn.metrics import log_loss
 from models import PLAIN, QUICK, refuse_changed
 from vpboost import ModelFileError, Quantile, VPBoostClassifier, VPBoostRegressor, load_model
 from vpboost.estimators import base
-from vpboost.estimators.calibration import MOST_NUMBERS, few_enough, spread_of
+from vpboost.estimators.calibration import MOST_NUMBERS, Seen, few_enough, spread_of
 from vpboost.estimators.label_sets import best_temperature
 from vpboost.estimators.loading import from_bytes
 from vpboost.export import to_onnx
@@ -158,6 +158,27 @@ def test_a_fit_knows_the_errors_of_rows_that_it_has_set_aside():
     np.testing.assert_allclose(
         given._conformity.scores[:, 0].sum(), np.abs(given.predict(test[:30]) - truth[:30]).sum()
     )
+
+
+def test_errors_of_the_mean_of_chains_are_told_by_rows_that_several_have_set_aside():
+    # errors of a chain: 3 that all share, 4 of its own, which four chains make (3² + 4²/4)^½ of 5; half of it counts
+    rng = np.random.default_rng(0)
+    n, n_chains = 20_000, 4
+    shared = 3 * rng.normal(size=n)
+    model = VPBoostRegressor()
+    seen = Seen(
+        target=np.zeros(2 * n),
+        encoded=np.tile(np.arange(float(n)), 2)[:, None],
+        raw=(np.tile(shared, 2) + 4 * rng.normal(size=2 * n))[:, None],
+        weight=np.ones(2 * n),
+    )
+    model._mean_and_std = lambda encoded, raw: (raw, None)
+    np.testing.assert_allclose(model._gain(seen, n_chains), np.sqrt(np.sqrt(13) / 5), rtol=0.01)
+    assert model._gain(seen, 1) == 1
+    once = Seen(*(array[:n] for array in seen))
+    np.testing.assert_allclose(model._gain(once, n_chains), 1)
+    nothing = seen._replace(raw=np.zeros((2 * n, 1)))
+    np.testing.assert_allclose(model._gain(nothing, n_chains), 1)
 
 
 def test_calibration_by_folds():

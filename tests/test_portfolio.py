@@ -41,7 +41,11 @@ def test_profiles_respect_what_is_fixed_and_the_shape():
     for fixed in ({"tree_depth": 0}, {"featurizer": "rbf"}, {"method": "gd"}, {"devices": 1}):
         assert not any(p.tree_depth for p in profiles(VPBoostRegressor(**fixed), (500, 8)))
     assert all(p.tree_depth == 3 for p in profiles(VPBoostRegressor(tree_depth=3), (500, 8)))
-    assert profiles(VPBoostClassifier(), (4000, 8)) == coarse
+    assert profiles(VPBoostClassifier(), (4000, 8)) == profiles(VPBoostClassifier(), (7999, 8)) == coarse
+    assert [p.reg_lambda for p in profiles(VPBoostClassifier(), (8000, 8)) if p.tree_depth] == [1e-4]
+    assert [p.reg_lambda for p in of("auto", "auto", "auto", (8000, 8)) if p.tree_depth] == [1e-2]
+    fixed = VPBoostClassifier(reg_lambda=0.5)
+    assert {p.reg_lambda for n in (500, 8000) for p in profiles(fixed, (n, 8))} == {0.5}
     assert of("fine", "auto", "auto", (500, 80)) == [Profile("fine", 0.3, 1.0)]
     assert of("auto", "auto", "auto", (49, 8)) == [FALLBACK]
     assert profiles(VPBoostClassifier(), (19, 8)) == [FALLBACK] != profiles(VPBoostClassifier(), (20, 8))
@@ -243,10 +247,15 @@ def test_bad_choices_are_named(options, message):
 
 
 @pytest.mark.parametrize(
-    ("loss", "n_columns", "start"),
-    [(SquaredError(), 20, 0.1), (BinaryCrossEntropy(), 7, 0.1), (MulticlassCrossEntropy(3), 8, 0.6)],
+    ("loss", "n_columns", "start", "with_trees"),
+    [
+        (SquaredError(), 20, 0.1, 0.15),
+        (BinaryCrossEntropy(), 7, 0.1, 0.15),
+        (MulticlassCrossEntropy(3), 7, 0.1, 0.3),
+        (MulticlassCrossEntropy(3), 8, 0.6, 0.6),
+    ],
 )
-def test_learners_of_half_the_columns_have_a_start(loss, n_columns, start):
+def test_learners_of_half_the_columns_have_a_start(loss, n_columns, start, with_trees):
     def runner(score, profile, metric=None, n_rows=race.MANY_TO_RACE - 1):
         columns = SimpleNamespace(sources_=np.arange(n_columns))
         plan = SimpleNamespace(encoder=columns, profile=profile, loss=loss, metric=metric)
@@ -255,7 +264,7 @@ def test_learners_of_half_the_columns_have_a_start(loss, n_columns, start):
     whole, half = Profile("plain", 0.8, 1.0), Profile("plain", 0.7, 0.5)
     assert race.standing(runner(2.0, whole)) == race.standing(runner(2.0, whole._replace(max_features=None))) == 2.0
     np.testing.assert_allclose(race.standing(runner(2.0, half)), 2.0 - 2 * start)
-    np.testing.assert_allclose(race.standing(runner(2.0, half._replace(tree_depth=6))), 2.0 - 2 * max(start, 0.15))
+    np.testing.assert_allclose(race.standing(runner(2.0, half._replace(tree_depth=6))), 2.0 - 2 * with_trees)
     assert race.standing(runner(2.0, half, n_rows=race.MANY_TO_RACE)) == 2.0
     assert race.standing(runner(2.0, half._replace(tree_depth=6), n_rows=race.MANY_TO_RACE)) == 1.94
     np.testing.assert_allclose(race.standing(runner(2.0, whole._replace(encoding="fine"))), 1.9)

@@ -370,7 +370,7 @@ def moments(kind, parameters):
 
 
 def score_quantiles(scores, coverage, weight, scale=None):
-    """Return the conformal quantile of each output's scores; with scales, multiples of these that bound all of a row."""
+    """Return the conformal quantile of each output's scores; with scales, multiples of these that bound whole rows."""
     if scale is None:
         return np.array([conformal_quantile(of_output, coverage, weight) for of_output in scores.T])
     with np.errstate(over="ignore"):

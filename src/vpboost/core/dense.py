@@ -159,8 +159,7 @@ def summary_by_c(featurizer: Any, x: Array, derivatives: Derivatives, solver: st
     hessian, slope = native.sums(x[0], np.ascontiguousarray(gradient[0]), curvature[0])
     alike = np.array_equal(curvature, weight)  # as of squared error
     covariance = hessian if alike else native.sums(x[0], np.empty((0, x.shape[2]), x.dtype), weight[0])[0]
-    found = [part.astype(x.dtype) for part in (slope, hessian[None], covariance)]
-    slope, hessian, covariance = jax.device_put(found)  # at once: one call takes a third of the time of three
+    slope, hessian, covariance = (part.astype(x.dtype) for part in (slope, hessian[None], covariance))
     return Summary(slope, covariance, Reduced(slope, hessian))
 
 

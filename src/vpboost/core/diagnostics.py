@@ -3,6 +3,8 @@
 Norms and inner products of functions are those of L²(μ_N): means over the training set with the sample weights.
 """
 
+from typing import Any
+
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -75,7 +77,7 @@ def gradient_curvature(derivatives: Derivatives) -> Scalar:
     return block_sum(one_block, derivatives)
 
 
-def operator_norm(covariance: Float[Array, "n n"]) -> Scalar:
+def operator_norm(covariance: Float[Any, "n n"]) -> Scalar:
     """Return ‖A_θ‖ = σ_max of the stacked features over √N (``eq:empirical_operator_norm``), from Σ ω_i z_i z_iᵀ.
 
     A_θ = zᵀ ⊗ I has the singular values of the stacked z, each K times.

@@ -44,8 +44,8 @@ CG_AT_END = (1e-7, 500)
 class Summary(eqx.Module):
     """What one pass over the data leaves of a featurizer: all that w*, Q and the diagnostics need, at any λ_w."""
 
-    gradient: Weights  #: ḡ
-    covariance: Float[Array, "n n"]  #: Σ ω_i z_i z_iᵀ
+    gradient: Float[Any, "n k"]  #: ḡ
+    covariance: Float[Any, "n n"]  #: Σ ω_i z_i z_iᵀ
     system: Reduced | FeatureBlocks  #: ḡ and H̄, or the features where w* is left to conjugate gradients
 
     def solve(

@@ -16,6 +16,8 @@ group whose factorisation serves all K outputs, a diagonal H_i gives K groups of
 nK × nK. Coupled systems that are too large for that are solved by conjugate gradients from products H̄v alone.
 """
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -48,8 +50,8 @@ class Derivatives(eqx.Module):
 class Reduced(eqx.Module):
     """The reduced gradient ḡ (n × K) and the reduced Hessian H̄ in groups (G × m × m)."""
 
-    gradient: Weights
-    hessian: Float[Array, "groups m m"]
+    gradient: Float[Any, "n k"]
+    hessian: Float[Any, "groups m m"]
 
     def group(self, weights: Weights) -> Float[Array, "groups m r"]:
         """Arrange an n × K array as the right-hand sides of the groups."""

@@ -119,12 +119,17 @@ def triangular_solve(eqn: Any) -> Callable:
     return lambda a, b: by_matrix(one, a, b)
 
 
-def eigenvalues(eqn: Any) -> Callable:
-    """Return eigenvectors and eigenvalues of symmetric matrices; NaN where they cannot be found."""
+def eigenvalues(eqn: Any, alone: bool = False) -> Callable:
+    """Return eigenvectors and eigenvalues of symmetric matrices; NaN where they cannot be found.
+
+    Vectors take as long again; of eigenvalues that are wanted ``alone``, the matrices are returned in their place.
+    """
     triangle: Any = "L" if eqn.params["lower"] else "U"
 
     def one(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         try:
+            if alone:
+                return matrix, np.linalg.eigvalsh(matrix, triangle)
             values, vectors = np.linalg.eigh(matrix, triangle)
         except np.linalg.LinAlgError:
             return np.full_like(matrix, np.nan), np.full_like(matrix[0], np.nan)

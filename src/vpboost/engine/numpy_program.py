@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .algebra import ALGEBRA, is_plain_product, product
+from .algebra import ALGEBRA, eigenvalues, is_plain_product, product
 from .elementwise import ELEMENTWISE, UnknownOperationError
 from .shapes import SHAPES, as_plain, is_key
 
@@ -126,7 +126,7 @@ class Program:
             if wanted.intersection(operation.outs):
                 kept.append(operation)
                 wanted |= set(operation.ins)
-        self.operations = kept[::-1]
+        self.operations, self.wanted = kept[::-1], wanted
 
     def _following(self, places: set[int]) -> list[Operation]:
         """Take out, and return, the operations that depend on these values alone; add their results to the set."""
@@ -196,6 +196,8 @@ class Program:
             return FLOW[name](eqn)
         if name == "turned product":
             return product(eqn, turned=True)
+        if name == "eigh" and operation.outs[0] not in self.wanted:
+            return eigenvalues(eqn, alone=True)
         if name not in PRIMITIVES:
             raise UnknownOperationError(name)
         if is_reshape(eqn):  # the cheapest way to do it

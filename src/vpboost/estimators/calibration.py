@@ -1,7 +1,7 @@
 """What an estimator learns from rows that it was not trained on: how large its errors are, and how sure it may be."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import clone
@@ -23,6 +23,15 @@ from .prediction import evaluated
 
 #: Rows whose scores are kept, and numbers of them, at the most; and rows that a fit itself has scores of.
 MOST_ROWS, MOST_NUMBERS, MOST_OF_FIT = 10_000, 1 << 21, 2000
+
+
+class Seen(NamedTuple):
+    """Rows, and raw predictions by chains that have not learnt from them; of one row perhaps several."""
+
+    target: np.ndarray
+    encoded: np.ndarray
+    raw: np.ndarray
+    weight: np.ndarray
 
 
 class Calibrating:
@@ -139,17 +148,22 @@ class Calibrating:
         """Keep the scores of rows set aside by a fit; each part comes with learners that have not seen it."""
         self._conformity = None
         known = [(part, ensemble) for part, ensemble in parts if part is not None]
-        most, scores, weights = -(-MOST_OF_FIT // max(len(known), 1)), [], []
+        most, found = -(-MOST_OF_FIT // max(len(known), 1)), []
         for part, ensemble in known:
             some = part.take(evenly_spaced(np.arange(part.n_rows), most)) if part.n_rows > most else part
             encoded = np.asarray(some.inputs[:])
             raw = evaluated(ensemble, encoded)
             if not self._one_each(raw):
                 return
-            scores.append(self._scores(some.target, encoded, raw))
-            weights.append(some.weight)
+            found.append((some.target, encoded, raw, some.weight))
         if known:
-            self._keep_scores(np.concatenate(scores), np.concatenate(weights))
+            seen = Seen(*(np.concatenate(arrays) for arrays in zip(*found, strict=True)))
+            scores = self._scores(seen.target, seen.encoded, seen.raw) * self._gain(seen, len(known))
+            self._keep_scores(scores, seen.weight)
+
+    def _gain(self, seen: Seen, n_chains: int) -> np.ndarray | float:
+        """Return how many times smaller scores of the mean of chains are than those of one, of each output."""
+        return 1.0
 
     def _keep_scores(self, scores: np.ndarray, weight: np.ndarray) -> None:
         """Keep scores of rows by models that have not learnt from them; they tell the scale of each output's, too."""

@@ -130,7 +130,7 @@ class Choosing(Checks):
         """
         shape, slopes = np.shape(train.inputs), train.slopes is not None
         choices = profiles(self, shape, count_encodable(train.inputs) if is_wide(shape) else None)
-        if self.loss_.couples_outputs or slopes:  # leaves make large systems of many classes, and hardly have slopes
+        if slopes:  # leaves hardly have any
             choices = [p for p in choices if not p.tree_depth or not is_auto(self.tree_depth)]
         smooth, pilots = self._smooth_choices(train, choices), (PILOT_STAGES, PILOT_RATE)
         if slopes:  # responses whose slopes are known are smooth

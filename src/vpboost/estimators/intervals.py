@@ -8,6 +8,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..numerics.conformal import Conformity
 from ..tables.scaling import TargetScaler
+from .calibration import Seen
+from .spread import Honest, log_gain, numbered
 
 
 class Intervals:
@@ -86,6 +88,21 @@ class Intervals:
         with np.errstate(over="ignore"):
             error = np.abs(target - centre)
             return np.minimum(error if sigma is None else error / sigma, np.finfo(float).max)
+
+    def _gain(self, seen: Seen, n_chains: int) -> np.ndarray | float:
+        """Return how many times smaller errors of the mean of chains are than those of one, of each output.
+
+        Rows that several chains have set aside tell it: see :func:`vpboost.estimators.spread.log_gain`. That goes by
+        squared errors; of the largest errors more is what all chains have in common, so half of it is counted on.
+        """
+        if n_chains == 1 or not np.isfinite(seen.target).all() or not seen.weight.any():
+            return 1.0
+        centre, _ = self._mean_and_std(seen.encoded, seen.raw)
+        target = seen.target.reshape(centre.shape)
+        size = np.sqrt(np.average((target - centre) ** 2, axis=0, weights=seen.weight))
+        rows = Honest(seen.encoded, target, centre, seen.weight, numbered(seen.encoded, target))
+        unit = np.log(np.broadcast_to(np.where(size > 0, size, 1.0), centre.shape))
+        return np.exp(0.5 * log_gain(rows, unit, n_chains))
 
     def _typical(self) -> np.ndarray:
         """Return the scale of each output's scores where the fit had none to tell it: the spread of the targets."""

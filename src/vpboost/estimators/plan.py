@@ -122,8 +122,10 @@ def chains_of(profile: Profile, shape: tuple[int, ...], validated: bool, classes
     """Return how many chains are averaged: several where each is quick, and validation data tell when to stop."""
     if profile.n_chains is not None:
         return int(profile.n_chains)
-    if not validated or len(shape) > 2 or shape[0] >= MANY_FOR_CHAINS:
+    if not validated or len(shape) > 2:
         return 1
+    if shape[0] >= MANY_FOR_CHAINS:
+        return CHAINS // 2 if profile.tree_depth else 1  # whose stages are quick
     if profile.refit_full:
         return CHAINS_IF_FULL
     few = shape[0] < FEW_TO_LEARN_FROM

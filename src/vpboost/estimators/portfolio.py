@@ -57,7 +57,7 @@ PORTFOLIO = (
     Profile("spline", 0.7, 1.0),
     Profile("spline", 0.0, 1.0),
     Profile("fine", 0.3, 1.0),
-    Profile("quantile", 0.7, 0.5, max_steps=10, rounds=20, n_chains=2, tree_depth=6),
+    Profile("quantile", 0.7, 0.5, max_steps=10, reg_lambda=1e-2, rounds=20, tree_depth=6),
 )
 #: For responses without noise, after the race between the others. All rows count: other chains learn from them.
 SMOOTH = (
@@ -80,6 +80,8 @@ MOST_COLUMNS = {"spline": 64, "fine": 32}
 FINE_ROWS = 4000, 60_000
 #: Trees are grown beside learners up to so many training rows.
 MOST_TREE_ROWS = 60_000
+#: Classifiers of so many training rows need not hold back networks beside trees: λ_w is this.
+MANY_CLASSIFIED, MANY_LAMBDA = 8000, 1e-4
 #: Of more rows than this, only the columns themselves are kept: encodings multiply their number.
 MOST_ENCODED_ROWS = 1_000_000
 
@@ -110,8 +112,8 @@ TIE = 0.004, 0.02
 #: the race tells the truth.
 SLOW_START, MANY_COLUMNS = (0.1, 0.6), 8
 #: The same where trees grow beside such learners, but for classifiers of many columns; the second with
-#: ``MANY_TO_RACE`` rows, of which they take long.
-TREE_START = 0.15, 0.03
+#: ``MANY_TO_RACE`` rows, of which they take long, the third for several classes, whose learners are slower still.
+TREE_START = 0.15, 0.03, 0.3
 #: The same of the fine encoding, whose learners start nearly afresh.
 FINE_START = 0.05
 
@@ -225,6 +227,8 @@ def profiles(settings: Any, shape: tuple[int, ...], n_encodable: int | None = No
         allowed = [p for p in PORTFOLIO if p.encoding == encoding]
     if not grows_trees(settings, shape):
         allowed = [p for p in allowed if not p.tree_depth]
+    elif settings._is_classifier and shape[0] >= MANY_CLASSIFIED:
+        allowed = [p._replace(reg_lambda=MANY_LAMBDA) if p.tree_depth else p for p in allowed]
     return list(dict.fromkeys(fix(p, settings) for p in allowed))
 
 

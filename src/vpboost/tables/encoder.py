@@ -1,5 +1,6 @@
 """From tables as people have them to arrays of order one."""
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -12,6 +13,8 @@ from .frames import Table
 from .rows import parts_of, random_rows, take
 from .scaling import statistics
 
+#: Levels of fewer than this part of the rows are as if they had not been seen: they would cost a column each.
+RARE = 1e-3
 #: Rows that are looked at to count columns of more than two values.
 LOOKED_AT = 2000
 
@@ -68,7 +71,7 @@ class InputEncoder:
             self._heed_the_many(numbers, weight)
         present = np.isfinite(numbers)
         self.missing_ = np.flatnonzero(~present.all(axis=0)) if numbers.ndim == 2 else np.zeros(0, dtype=int)
-        self.categories_ = [Categories(j, tuple(sorted(set(names)))) for j, names in texts.items()]
+        self.categories_ = [Categories(j, levels_of(names)) for j, names in texts.items()]
         self.extras_ = self._fit_extras(numbers, weight)
         self.sources_ = self.find_sources()
         return self
@@ -191,6 +194,15 @@ class InputEncoder:
         for column, places, steepness in self._steepness(scaled):
             along[:, column, places] = steepness * pace[:, [column]]
         return along
+
+
+def levels_of(names: np.ndarray) -> tuple[str, ...]:
+    """Return the levels that get a column of their own, in sorted order.
+
+    >>> levels_of(np.array([*["often"] * 3999, "once"]))
+    ('often',)
+    """
+    return tuple(sorted(level for level, count in Counter(names.tolist()).items() if count >= RARE * len(names)))
 
 
 def count_encodable(X: Any) -> int:
