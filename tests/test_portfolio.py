@@ -9,7 +9,7 @@ from oracles import central_difference
 from vpboost import BinaryCrossEntropy, MulticlassCrossEntropy, SquaredError, VPBoostClassifier, VPBoostRegressor
 from vpboost.estimators import choosing, race
 from vpboost.estimators.parts import hold_out
-from vpboost.estimators.portfolio import FALLBACK, PORTFOLIO, SMOOTH, Profile, profiles
+from vpboost.estimators.portfolio import FALLBACK, PORTFOLIO, SMOOTH, Profile, of_many, profiles
 from vpboost.estimators.run import Run
 
 QUICK = {"n_estimators": 4, "max_steps": 10, "width": 4}
@@ -32,7 +32,15 @@ def test_profiles_respect_what_is_fixed_and_the_shape():
         return profiles(VPBoostRegressor(encoding=encoding, inherit=inherit, max_features=max_features), shape)
 
     coarse = [p for p in PORTFOLIO if p.encoding != "fine"]
-    assert of("auto", "auto", "auto", (4000, 8)) == of("auto", "auto", "auto", (60_000, 32)) == list(PORTFOLIO)
+    assert of("auto", "auto", "auto", (4999, 8)) == list(PORTFOLIO)
+    many = of("auto", "auto", "auto", (60_000, 32))  # whose networks beside trees are smaller, but for the user's
+    assert (
+        many
+        == of("auto", "auto", "auto", (5000, 8))
+        == [of_many(p, 5000, False) if p.tree_depth else p for p in PORTFOLIO]
+    )
+    assert {(p.width, p.depth) for p in many if p.tree_depth} == {(8, 1)}
+    assert {(p.width, p.depth) for p in profiles(VPBoostRegressor(width=32), (5000, 8))} == {(None, None)}
     for shape in ((500, 8), (3999, 8), (4000, 33)):
         assert of("auto", "auto", "auto", shape) == coarse
     without_trees = [p for p in coarse if not p.tree_depth]
@@ -249,9 +257,9 @@ def test_bad_choices_are_named(options, message):
 @pytest.mark.parametrize(
     ("loss", "n_columns", "start", "with_trees"),
     [
-        (SquaredError(), 20, 0.1, 0.15),
+        (SquaredError(), 20, 0.1, 0.25),
         (BinaryCrossEntropy(), 7, 0.1, 0.15),
-        (MulticlassCrossEntropy(3), 7, 0.1, 0.3),
+        (MulticlassCrossEntropy(3), 7, 0.1, 0.25),
         (MulticlassCrossEntropy(3), 8, 0.6, 0.6),
     ],
 )

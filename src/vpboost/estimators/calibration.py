@@ -18,7 +18,7 @@ from ..tables.encoder import InputEncoder
 from ..tables.rows import take
 from .checks import Checks
 from .parts import Part
-from .portfolio import Profile, is_auto
+from .portfolio import OF_NETWORK, Profile, is_auto
 from .prediction import evaluated
 
 #: Rows whose scores are kept, and numbers of them, at the most; and rows that a fit itself has scores of.
@@ -132,7 +132,7 @@ class Calibrating:
             known.pop("weight_scale", None)
         if not self.evals_result_["validation"]:
             known.pop("early_stopping_rounds")  # so few rows that none were set aside
-        return {name: value for name, value in known.items() if name == "activation" or is_auto(getattr(self, name))}
+        return {name: value for name, value in known.items() if name in OF_NETWORK or is_auto(getattr(self, name))}
 
     def _calibrate_by(self, target: np.ndarray, scores: np.ndarray, raw: np.ndarray, weight: np.ndarray) -> None:
         """Keep the scores of rows that were not trained on, and heed their raw predictions."""

@@ -21,7 +21,7 @@ from ..native import is_available as native_is_available
 from ..tables.encoder import InputEncoder
 from ..tables.scaling import TargetScaler
 from .parts import Part
-from .portfolio import Profile, is_auto
+from .portfolio import OF_NETWORK, Profile, is_auto
 
 #: Below so many training rows, the automatic settings are more careful.
 FEW_TO_LEARN_FROM = 2000
@@ -171,8 +171,7 @@ def factory_of(settings: Any, profile: Profile, n: int) -> Factory:
         if takes(settings.featurizer, "weight_scale"):
             # an array, not a number: profiles that differ in it share their compiled programs
             given["weight_scale"] = jax.device_put(np.float32(profile.weight_scale))
-            if profile.activation is not None:
-                given["activation"] = profile.activation
+            given |= {name: value for name in OF_NETWORK if (value := getattr(profile, name)) is not None}
         return named_factory(settings.featurizer, given, width=16 if n < 10_000 else 32)
     if not callable(settings.featurizer):
         raise TypeError(f"featurizer must be a name or a factory, got {type(settings.featurizer).__name__}")

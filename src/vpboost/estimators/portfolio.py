@@ -38,6 +38,8 @@ class Profile(NamedTuple):
     n_chains: int | None = None  #: None is by the number of rows
     refit_full: bool = False  #: whether chains after the first learn from all rows
     tree_depth: int = 0  #: levels of the tree beside each learner; 0 does without it
+    width: int | None = None  #: None is by the number of rows, or the user's
+    depth: int | None = None  #: None is the featurizer's own, or the user's
 
     def parameters(self) -> dict[str, Any]:
         """Return the parameters of an estimator that fix this profile: a fit with them has no race.
@@ -69,6 +71,8 @@ LEAST_SINGLE_LAMBDA = 1e-6
 #: What "auto" means without a race.
 FALLBACK = Profile("plain", 0.8, 1.0)
 
+#: What None leaves to the featurizer, in a profile and in an estimator's parameters.
+OF_NETWORK = "activation", "width", "depth"
 #: Chains at the most.
 MOST_CHAINS = 1000
 #: Smaller tables are not worth a race, nor validation data: too few rows to judge by. The second is of classifiers,
@@ -80,8 +84,10 @@ MOST_COLUMNS = {"spline": 64, "fine": 32}
 FINE_ROWS = 4000, 60_000
 #: Trees are grown beside learners up to so many training rows.
 MOST_TREE_ROWS = 60_000
-#: Classifiers of so many training rows need not hold back networks beside trees: λ_w is this.
+#: With so many training rows, networks beside trees need not be held back (of classifiers: λ_w is this), and smaller
+#: ones, of this width and depth, will do (of regressors).
 MANY_CLASSIFIED, MANY_LAMBDA = 8000, 1e-4
+MANY_REGRESSED, SMALL_NETWORK = 5000, (8, 1)
 #: Of more rows than this, only the columns themselves are kept: encodings multiply their number.
 MOST_ENCODED_ROWS = 1_000_000
 
@@ -112,8 +118,8 @@ TIE = 0.004, 0.02
 #: the race tells the truth.
 SLOW_START, MANY_COLUMNS = (0.1, 0.6), 8
 #: The same where trees grow beside such learners, but for classifiers of many columns; the second with
-#: ``MANY_TO_RACE`` rows, of which they take long, the third for several classes, whose learners are slower still.
-TREE_START = 0.15, 0.03, 0.3
+#: ``MANY_TO_RACE`` rows, of which they take long, the third for two classes.
+TREE_START = 0.25, 0.03, 0.15
 #: The same of the fine encoding, whose learners start nearly afresh.
 FINE_START = 0.05
 
@@ -167,6 +173,9 @@ def profile_from(values: tuple) -> Profile:
     profile = Profile(*values)
     check_choices(**{name: value for name, value in profile._asdict().items() if name != "rounds"})
     check_count("rounds", profile.rounds)
+    for name, least in (("width", 1), ("depth", 0)):
+        if getattr(profile, name) is not None:
+            check_count(name, getattr(profile, name), least)
     if profile.dtype not in ("float32", "float64") or profile.activation not in (None, *ACTIVATIONS):
         raise ValueError(f"dtype and activation make no sense: {profile.dtype!r}, {profile.activation!r}")
     return profile
@@ -175,14 +184,16 @@ def profile_from(values: tuple) -> Profile:
 def fix(profile: Profile, settings: Any) -> Profile:
     """Return a profile with what the user fixed in the estimator's parameters."""
     fixed: dict[str, Any] = {}
-    for name in set(Profile._fields) - {"activation", "rounds"}:
+    for name in set(Profile._fields) - {*OF_NETWORK, "rounds"}:
         value = getattr(settings, name)
         if not is_auto(value):
             fixed[name] = np.dtype(value).name if name == "dtype" else value
     if not isinstance(settings.featurizer, str) or not takes(settings.featurizer, "weight_scale"):
-        fixed |= {"activation": None, "weight_scale": 1.0}
+        fixed |= {**dict.fromkeys(OF_NETWORK), "weight_scale": 1.0}
     if settings.activation is not None:
         fixed["activation"] = None
+    if settings.width is not None or settings.depth is not None:
+        fixed |= {"width": None, "depth": None}
     if fixed.get("dtype") == "float32" and profile.dtype == "float64":
         fixed = {"reg_lambda": max(profile.reg_lambda, LEAST_SINGLE_LAMBDA), **fixed}
     return profile._replace(**fixed)
@@ -227,9 +238,16 @@ def profiles(settings: Any, shape: tuple[int, ...], n_encodable: int | None = No
         allowed = [p for p in PORTFOLIO if p.encoding == encoding]
     if not grows_trees(settings, shape):
         allowed = [p for p in allowed if not p.tree_depth]
-    elif settings._is_classifier and shape[0] >= MANY_CLASSIFIED:
-        allowed = [p._replace(reg_lambda=MANY_LAMBDA) if p.tree_depth else p for p in allowed]
+    allowed = [of_many(p, shape[0], settings._is_classifier) if p.tree_depth else p for p in allowed]
     return list(dict.fromkeys(fix(p, settings) for p in allowed))
+
+
+def of_many(profile: Profile, n: int, classifies: bool) -> Profile:
+    """Return a profile with trees as it suits so many training rows."""
+    if classifies:
+        return profile._replace(reg_lambda=MANY_LAMBDA) if n >= MANY_CLASSIFIED else profile
+    width, depth = SMALL_NETWORK
+    return profile._replace(width=width, depth=depth) if n >= MANY_REGRESSED else profile
 
 
 def grows_trees(settings: Any, shape: tuple[int, ...]) -> bool:

@@ -79,8 +79,8 @@ def standing(run: Run) -> float:
     # a loss, not a metric, of which a part may mean nothing
     classes = isinstance(run.plan.loss, BinaryCrossEntropy | MulticlassCrossEntropy) and run.plan.metric is None
     suited = classes and len(np.unique(run.plan.encoder.sources_)) >= MANY_COLUMNS
-    several = isinstance(run.plan.loss, MulticlassCrossEntropy)
-    start = TREE_START[2 if several else 0] if trees and not suited else SLOW_START[suited]
+    two = isinstance(run.plan.loss, BinaryCrossEntropy)
+    start = TREE_START[2 if two else 0] if trees and not suited else SLOW_START[suited]
     return run.best_score - start * abs(run.best_score)
 
 
