@@ -49,7 +49,11 @@ def test_profiles_respect_what_is_fixed_and_the_shape():
     for fixed in ({"tree_depth": 0}, {"featurizer": "rbf"}, {"method": "gd"}, {"devices": 1}):
         assert not any(p.tree_depth for p in profiles(VPBoostRegressor(**fixed), (500, 8)))
     assert all(p.tree_depth == 3 for p in profiles(VPBoostRegressor(tree_depth=3), (500, 8)))
-    assert profiles(VPBoostClassifier(), (4000, 8)) == profiles(VPBoostClassifier(), (7999, 8)) == coarse
+    assert profiles(VPBoostClassifier(), (4000, 7)) == profiles(VPBoostClassifier(), (7999, 7)) == coarse
+    narrow = [p for p in coarse if p.encoding != "spline"]  # those of half the columns have a start with more columns
+    assert profiles(VPBoostClassifier(), (4000, 8)) == narrow
+    assert profiles(VPBoostClassifier(eval_metric="auc"), (4000, 8)) == coarse
+    assert {p.encoding for p in profiles(VPBoostClassifier(), (20_000, 8))} == {"plain", "quantile", "spline"}
     assert [p.reg_lambda for p in profiles(VPBoostClassifier(), (8000, 8)) if p.tree_depth] == [1e-4]
     assert [p.reg_lambda for p in of("auto", "auto", "auto", (8000, 8)) if p.tree_depth] == [1e-2]
     fixed = VPBoostClassifier(reg_lambda=0.5)
