@@ -320,6 +320,21 @@ def test_a_profile_with_trees_is_raced_and_wins_where_the_response_jumps():
     assert VPBoostRegressor(n_chains=1, n_estimators=1, tree_depth=0).fit(X, y).profile_.tree_depth == 0
 
 
+def test_trees_race_for_some_classes_but_not_for_many(monkeypatch):
+    rng = np.random.default_rng(0)
+    inputs = rng.uniform(-1, 1, size=(600, 3))
+    labels = (inputs[:, 0] > 0.3).astype(int) + 2 * (inputs[:, 1] * inputs[:, 2] > 0)
+    settings = {"n_estimators": 3, "n_chains": 1, "random_state": 0}
+    model = VPBoostClassifier(**settings).fit(inputs, labels)
+    raced = [profile for profile in model.race_ if profile.tree_depth]
+    assert len(raced) == 1
+    np.testing.assert_allclose(model.predict_proba(inputs).sum(axis=1), 1)
+    monkeypatch.setattr("vpboost.estimators.choosing.MOST_TREE_CLASSES", 3)
+    assert not any(profile.tree_depth for profile in VPBoostClassifier(**settings).fit(inputs, labels).race_)
+    # two classes are not coupled
+    assert any(profile.tree_depth for profile in VPBoostClassifier(**settings).fit(inputs, labels > 1).race_)
+
+
 def test_a_fit_with_trees_resumes_from_a_checkpoint_to_the_same_bits(tmp_path):
     path = tmp_path / "checkpoint"
     whole = VPBoostRegressor(tree_depth=3, **QUICK).fit(X, Y)

@@ -33,6 +33,7 @@ from .portfolio import (
     HOPELESS,
     LEAST_ROWS,
     MANY_TO_RACE,
+    MOST_TREE_CLASSES,
     PILOT_RATE,
     PILOT_STAGES,
     RACE_ROWS,
@@ -130,7 +131,9 @@ class Choosing(Checks):
         """
         shape, slopes = np.shape(train.inputs), train.slopes is not None
         choices = profiles(self, shape, count_encodable(train.inputs) if is_wide(shape) else None)
-        if slopes:  # leaves hardly have any
+        loss = self._for_holes(self.loss_)
+        many = loss.couples_outputs and loss.n_outputs(train.scaled) > MOST_TREE_CLASSES
+        if many or slopes:  # leaves make large systems of many classes, and hardly have slopes
             choices = [p for p in choices if not p.tree_depth or not is_auto(self.tree_depth)]
         smooth, pilots = self._smooth_choices(train, choices), (PILOT_STAGES, PILOT_RATE)
         if slopes:  # responses whose slopes are known are smooth

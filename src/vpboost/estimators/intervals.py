@@ -31,9 +31,9 @@ class Intervals:
         They are by conformal prediction: predictions plus and minus a quantile of the errors on rows that were not
         trained on. After ``calibrate(X, y)`` with rows that the fit has not seen, coverage is exact, on average over
         such rows, whatever the model. Without, errors are those of the rows that the fit has set aside, for chains that
-        have not learnt from them: nearly exact, and rather too wide than too narrow (these rows have also decided when
-        the chains end, but the mean of the chains is better than each, above all where ``refit_full`` lets later chains
-        learn from all rows).
+        have not learnt from them, made smaller as the mean of chains is better than one, by what rows tell that several
+        chains have set aside: about right (these rows have also decided when the chains end), and rather too wide where
+        ``refit_full`` lets later chains learn from all rows.
 
         Parameters
         ----------

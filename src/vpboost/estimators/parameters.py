@@ -16,7 +16,8 @@ PARAMETERS = """Parameters
         factory (see :mod:`vpboost.featurizers`).
     width, depth, activation : int, int, str, optional
         Size and activation of a named featurizer. By default a width of 16 below 10,000 rows and 32 above, and
-        the featurizer's own depth and activation ("silu" may win the race of networks, see ``encoding``).
+        the featurizer's own depth and activation ("silu" may win the race of networks, see ``encoding``); beside trees
+        8 and 1 for regressors of 5,000 rows or more.
     weight_scale : float or "auto", default="auto"
         Factor on the initial weights of all layers of "mlp" and "resnet". Small ones suit smooth responses without
         noise, large ones high frequencies. "auto" is 1, or 0.4 where that wins the race.
@@ -51,8 +52,8 @@ PARAMETERS = """Parameters
     tree_depth : int or "auto", default="auto"
         Levels, up to 8, of a soft tree that is grown beside each learner's features, for responses that jump: a tree of
         six has 64 leaves, whose weights are solved for with all others. 0 is none. Predictions stay smooth, but steep
-        where a tree cuts. "auto" is 0, or 6 where that wins the race (of one output or of squared error, up to 60,000
-        training rows, on one device).
+        where a tree cuts. "auto" is 0, or 6 where that wins the race (up to 60,000 training rows and 32 classes, on one
+        device).
     relevance : bool or "auto", default="auto"
         Weigh columns, in the "plain" encoding, by how strongly targets depend on them (by correlation lengths, with
         squared error, then by derivatives of a few quick stages), if that validates better. Helps where many columns
@@ -63,15 +64,17 @@ PARAMETERS = """Parameters
         Fits whose mean is the model. They differ in their seeds and, unless validation data are given, in the rows that
         validate: together they learn from nearly all rows. History, scores, callbacks and checkpoints are those of the
         first; the others follow if no callback but early stopping ends it. "auto" is 4 below 20,000 training rows of a
-        table (2 for classifiers above 2,000) if validation data end the fit, else 1; with ``refit_full`` 3. A
-        fit that goes on by ``warm_start`` makes the others anew; for many short ones, set 1.
+        table (2 for classifiers above 2,000, and with trees for regressors above 5,000) if validation data end the fit,
+        else 1 (with trees 2); with ``refit_full`` 3. A fit that goes on by ``warm_start`` makes the others anew; for
+        many short ones, set 1.
     refit_full : bool or "auto", default="auto"
         Let the other chains learn from all rows, those set aside for the first, too, for as many stages as the first
         keeps, and average only them; so there must be 2 chains or more. Validation data that are given are never
         trained on. "auto" does so for responses without noise (see ``encoding``).
     reg_lambda : float or "auto", default="auto"
         Initial λ_w, the weight of ½‖w‖² on the linear weights; adapted from stage to stage by the trust region.
-        "auto" is 1e-4, or 1e-10 in double precision where that wins the race.
+        "auto" is 1e-4; 1e-2 beside trees (but for classifiers of 8,000 rows or more), and 1e-10 in double precision,
+        where those win the race.
     reg_theta : float or "auto", default="auto"
         λ_θ, the weight of ½‖θ‖² on the featurizer's parameters. "auto" is 0.
     rho_accept, rho_small, gamma_up, gamma_down : float

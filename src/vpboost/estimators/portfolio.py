@@ -82,8 +82,8 @@ LEAST_ROWS = 50, 20
 MOST_COLUMNS = {"spline": 64, "fine": 32}
 #: The fine encoding is for regression on so many training rows: fewer do not fill its bins.
 FINE_ROWS = 4000, 60_000
-#: Trees are grown beside learners up to so many training rows.
-MOST_TREE_ROWS = 60_000
+#: Trees are grown beside learners up to so many training rows, and coupled outputs: those of several classes.
+MOST_TREE_ROWS, MOST_TREE_CLASSES = 60_000, 32
 #: With so many training rows, networks beside trees need not be held back (of classifiers), and smaller ones and two
 #: chains will do (of regressors, half of the time for a hundredth more of error).
 MANY_CLASSIFIED, OF_MANY_CLASSIFIED = 8000, {"reg_lambda": 1e-4}

@@ -45,8 +45,8 @@ class InputEncoder:
 
     Every encoded column belongs to one input column (``sources_``). A missing number becomes the column's mean (zero
     after scaling) and, when the training data has any in that column, one in an indicator column. A missing category is
-    a level of its own; a level not seen in training is encoded as all zeros. Images (more than two axes) are
-    standardised as a whole.
+    a level of its own; a level not seen in training, or hardly ever, is encoded as all zeros. Images (more than two
+    axes) are standardised as a whole.
     """
 
     def __init__(self, encoding: str = "plain"):
