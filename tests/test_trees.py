@@ -14,6 +14,7 @@ from oracles import central_difference
 from vpboost import (
     MLP,
     BinaryCrossEntropy,
+    MulticlassCrossEntropy,
     SquaredError,
     Training,
     TrustRegion,
@@ -240,6 +241,24 @@ def test_weights_of_leaves_are_those_of_a_dense_solve():
     reg = one.history[0].reg_lambda
     best = -np.linalg.solve(z.T @ z / 400 + reg * np.eye(z.shape[1]), z.T @ residual / 400)
     np.testing.assert_allclose(np.asarray(weights)[:, 0], best, rtol=1e-6, atol=1e-9)
+
+
+def test_weights_of_leaves_of_several_classes_are_those_of_a_dense_solve():
+    labels, n_classes = np.digitize(Y, [-1, 1]), 3
+    settings = {"training": Training(max_steps=5), "trust_region": TrustRegion(reg_lambda=1e-3)}
+    factory = partial(MLP, width=4, depth=1)
+    options = {"featurizer": factory, "n_learners": 1, "trees": Trees(3), "dtype": "float64", "engine": "numpy"}
+    one = boost(X, labels, loss=MulticlassCrossEntropy(n_classes), **options, **settings)
+    ((module, weights),) = one.ensemble.unstack()
+    with jax.enable_x64(True):
+        z = np.asarray(jax.vmap(module)(jnp.asarray(X)))
+    odds = np.exp(np.asarray(one.ensemble.constant))
+    p = odds / odds.sum()
+    curvature = np.diag(p) - np.outer(p, p)
+    hessian = np.kron(z.T @ z / 400, curvature) + one.history[0].reg_lambda * np.eye(z.shape[1] * n_classes)
+    slope = z.T @ (p - np.eye(n_classes)[labels]) / 400
+    best = -np.linalg.solve(hessian, slope.ravel()).reshape(-1, n_classes)
+    np.testing.assert_allclose(np.asarray(weights), best, rtol=1e-6, atol=1e-9)
 
 
 @pytest.mark.parametrize(
