@@ -9,7 +9,7 @@ from oracles import central_difference
 from vpboost import BinaryCrossEntropy, MulticlassCrossEntropy, SquaredError, VPBoostClassifier, VPBoostRegressor
 from vpboost.estimators import choosing, race
 from vpboost.estimators.parts import hold_out
-from vpboost.estimators.portfolio import FALLBACK, PORTFOLIO, SMOOTH, Profile, of_many, profiles
+from vpboost.estimators.portfolio import FALLBACK, PORTFOLIO, SMOOTH, Profile, profiles
 from vpboost.estimators.run import Run
 
 QUICK = {"n_estimators": 4, "max_steps": 10, "width": 4}
@@ -27,37 +27,35 @@ def staircase(n=400, seed=0):
     return X, np.floor(4 * X[:, 0]) + rng.normal(scale=0.1, size=n)
 
 
+def plain(found):
+    """Profiles without those that have trees, and that rows decide on."""
+    return [p for p in found if not p.tree_depth]
+
+
 def test_profiles_respect_what_is_fixed_and_the_shape():
     def of(encoding, inherit, max_features, shape):
         return profiles(VPBoostRegressor(encoding=encoding, inherit=inherit, max_features=max_features), shape)
 
     coarse = [p for p in PORTFOLIO if p.encoding != "fine"]
-    assert of("auto", "auto", "auto", (4999, 8)) == list(PORTFOLIO)
-    many = of("auto", "auto", "auto", (60_000, 32))  # whose networks beside trees are smaller, but for the user's
     assert (
-        many
-        == of("auto", "auto", "auto", (5000, 8))
-        == [of_many(p, 5000, False) if p.tree_depth else p for p in PORTFOLIO]
+        plain(of("auto", "auto", "auto", (4000, 8)))
+        == plain(of("auto", "auto", "auto", (60_000, 32)))
+        == plain(PORTFOLIO)
     )
-    assert {(p.width, p.depth) for p in many if p.tree_depth} == {(8, 1)}
-    assert {(p.width, p.depth) for p in profiles(VPBoostRegressor(width=32), (5000, 8))} == {(None, None)}
-    for shape in ((500, 8), (3999, 8), (4000, 33)):
-        assert of("auto", "auto", "auto", shape) == coarse
-    without_trees = [p for p in coarse if not p.tree_depth]
+    assert of("auto", "auto", "auto", (500, 8)) == coarse
+    for shape in ((3999, 8), (4000, 33)):
+        assert plain(of("auto", "auto", "auto", shape)) == plain(coarse)
+    without_trees = plain(coarse)
     assert len(without_trees) == len(coarse) - 1
     assert of("auto", "auto", "auto", (60_001, 8)) == without_trees
     for fixed in ({"tree_depth": 0}, {"featurizer": "rbf"}, {"method": "gd"}, {"devices": 1}):
         assert not any(p.tree_depth for p in profiles(VPBoostRegressor(**fixed), (500, 8)))
     assert all(p.tree_depth == 3 for p in profiles(VPBoostRegressor(tree_depth=3), (500, 8)))
-    assert profiles(VPBoostClassifier(), (4000, 7)) == profiles(VPBoostClassifier(), (7999, 7)) == coarse
+    assert profiles(VPBoostClassifier(), (500, 7)) == coarse
     narrow = [p for p in coarse if p.encoding != "spline"]  # those of half the columns have a start with more columns
-    assert profiles(VPBoostClassifier(), (4000, 8)) == narrow
-    assert profiles(VPBoostClassifier(eval_metric="auc"), (4000, 8)) == coarse
+    assert profiles(VPBoostClassifier(), (500, 8)) == narrow
+    assert profiles(VPBoostClassifier(eval_metric="auc"), (500, 8)) == coarse
     assert {p.encoding for p in profiles(VPBoostClassifier(), (20_000, 8))} == {"plain", "quantile", "spline"}
-    assert [p.reg_lambda for p in profiles(VPBoostClassifier(), (8000, 8)) if p.tree_depth] == [1e-4]
-    assert [p.reg_lambda for p in of("auto", "auto", "auto", (8000, 8)) if p.tree_depth] == [1e-2]
-    fixed = VPBoostClassifier(reg_lambda=0.5)
-    assert {p.reg_lambda for n in (500, 8000) for p in profiles(fixed, (n, 8))} == {0.5}
     assert of("fine", "auto", "auto", (500, 80)) == [Profile("fine", 0.3, 1.0)]
     assert of("auto", "auto", "auto", (49, 8)) == [FALLBACK]
     assert profiles(VPBoostClassifier(), (19, 8)) == [FALLBACK] != profiles(VPBoostClassifier(), (20, 8))
@@ -70,6 +68,23 @@ def test_profiles_respect_what_is_fixed_and_the_shape():
     assert of("plain", 0.0, None, (500, 28, 28)) == [Profile("plain", 0.0, None)]
     with pytest.raises(ValueError, match="encoding='spline' and max_features='auto' are for tables; X holds images"):
         of("spline", "auto", "auto", (500, 28, 28))
+
+
+def test_profiles_with_trees_suit_the_number_of_rows():
+    def trees(kind, n, **options):
+        (found,) = [p for p in profiles(kind(**options), (n, 8)) if p.tree_depth]
+        return found.rounds, found.reg_lambda, found.width, found.depth, found.n_chains
+
+    regressor, classifier = VPBoostRegressor, VPBoostClassifier
+    assert trees(regressor, 1999) == trees(classifier, 1999) == (12, 1e-2, None, None, None)
+    assert trees(regressor, 2000) == trees(regressor, 4999) == trees(classifier, 7999) == (20, 1e-2, None, None, None)
+    assert trees(regressor, 5000) == trees(regressor, 60_000) == (20, 1e-2, 8, 1, 2)
+    assert trees(classifier, 8000) == (20, 1e-4, None, None, None)
+    for name in ("width", "depth"):  # the user's, which are no part of the profile
+        assert trees(regressor, 5000, **{name: 3}) == (20, 1e-2, None, None, 2)
+    assert trees(classifier, 8000, reg_lambda=0.5)[1] == 0.5
+    model = regressor(width=3, tree_depth=2, n_estimators=2, n_chains=1, encoding="plain").fit(*staircase())
+    assert model.ensemble_.featurizers.featurizer.featurizer.featurizer.layers[0].weight.shape[-2] == 3
 
 
 def test_the_race_keeps_the_profile_that_validates_best(short_race):

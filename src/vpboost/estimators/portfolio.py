@@ -59,7 +59,7 @@ PORTFOLIO = (
     Profile("spline", 0.7, 1.0),
     Profile("spline", 0.0, 1.0),
     Profile("fine", 0.3, 1.0),
-    Profile("quantile", 0.7, 0.5, max_steps=10, reg_lambda=1e-2, rounds=20, tree_depth=6),
+    Profile("quantile", 0.7, 0.5, max_steps=10, reg_lambda=1e-2, rounds=12, tree_depth=6),
 )
 #: For responses without noise, after the race between the others. All rows count: other chains learn from them.
 SMOOTH = (
@@ -84,8 +84,9 @@ MOST_COLUMNS = {"spline": 64, "fine": 32}
 FINE_ROWS = 4000, 60_000
 #: Trees are grown beside learners up to so many training rows, and coupled outputs: those of several classes.
 MOST_TREE_ROWS, MOST_TREE_CLASSES = 60_000, 32
-#: With so many training rows, networks beside trees need not be held back (of classifiers), and smaller ones and two
-#: chains will do (of regressors, half of the time for a hundredth more of error).
+#: Profiles with trees where training rows are more than these: a longer patience pays; networks need not be held back
+#: (of classifiers), and smaller ones and two chains will do (of regressors: half of the time, errors 1 % larger).
+FOR_PATIENCE, PATIENCE = 2000, {"rounds": 20}
 MANY_CLASSIFIED, OF_MANY_CLASSIFIED = 8000, {"reg_lambda": 1e-4}
 MANY_REGRESSED, OF_MANY_REGRESSED = 5000, {"width": 8, "depth": 1, "n_chains": 2}
 #: Of more rows than this, only the columns themselves are kept: encodings multiply their number.
@@ -247,6 +248,8 @@ def profiles(settings: Any, shape: tuple[int, ...], n_encodable: int | None = No
 
 def of_many(profile: Profile, n: int, classifies: bool) -> Profile:
     """Return a profile with trees as it suits so many training rows."""
+    if n >= FOR_PATIENCE:
+        profile = profile._replace(**PATIENCE)
     many, changes = (MANY_CLASSIFIED, OF_MANY_CLASSIFIED) if classifies else (MANY_REGRESSED, OF_MANY_REGRESSED)
     return profile._replace(**changes) if n >= many else profile
 
