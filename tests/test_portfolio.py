@@ -78,10 +78,10 @@ def test_profiles_with_trees_suit_the_number_of_rows():
     regressor, classifier = VPBoostRegressor, VPBoostClassifier
     assert trees(regressor, 1999) == trees(classifier, 1999) == (12, 1e-2, None, None, None)
     assert trees(regressor, 2000) == trees(regressor, 4999) == trees(classifier, 7999) == (20, 1e-2, None, None, None)
-    assert trees(regressor, 5000) == trees(regressor, 60_000) == (20, 1e-2, 8, 1, 2)
+    assert trees(regressor, 5000) == trees(regressor, 60_000) == (20, 1e-2, 8, 1, 3)
     assert trees(classifier, 8000) == (20, 1e-4, None, None, None)
     for name in ("width", "depth"):  # the user's, which are no part of the profile
-        assert trees(regressor, 5000, **{name: 3}) == (20, 1e-2, None, None, 2)
+        assert trees(regressor, 5000, **{name: 3}) == (20, 1e-2, None, None, 3)
     assert trees(classifier, 8000, reg_lambda=0.5)[1] == 0.5
     model = regressor(width=3, tree_depth=2, n_estimators=2, n_chains=1, encoding="plain").fit(*staircase())
     assert model.ensemble_.featurizers.featurizer.featurizer.featurizer.layers[0].weight.shape[-2] == 3
