@@ -118,7 +118,7 @@ def load(name: str, seed: int) -> tuple[str, dict[str, tuple[Any, Any]]]:
     return kind, {part: (X.iloc[i], y[i]) for part, i in zip(("train", "val", "test"), cuts, strict=True)}
 
 
-def vpboost(kind: str, parts: dict, seed: int) -> Callable[[Any], Any]:
+def vpboost(kind: str, parts: dict, seed: int) -> Any:
     model = (VPBoostRegressor if kind == "regression" else VPBoostClassifier)(random_state=seed)
     return model.fit(*parts["train"], X_val=parts["val"][0], y_val=parts["val"][1])
 
@@ -203,34 +203,25 @@ def run(options: argparse.Namespace, results: dict) -> None:
             model = MODELS[label](kind, parts, seed)
             found = {"seconds": time.perf_counter() - began, **evaluate(kind, model, *parts["test"])}
             stored[str(seed)] = {key: float(f"{value:.6g}") for key, value in found.items()}
-            profile = model.profile_ if label == "vpboost" else ""
-            print(name, kind, label, seed, stored[str(seed)], profile, flush=True)
+            print(name, label, seed, stored[str(seed)], flush=True)
             options.results.write_text(json.dumps(results, indent=0) + "\n")
 
 
 def markdown(results: dict) -> str:
-    """Return means over seeds, what is left unexplained or the log-loss beside that of the best, and seconds."""
-    lines = [
-        "| table | seeds | " + " | ".join(MODELS) + " | error over the best other's | " + " s | ".join(MODELS) + " s |"
-    ]
-    lines.append("|---" * (4 + 2 * len(MODELS)) + "|")
-    logs, first = [], 0
-    for name, row in sorted(results.items()):
-        metric = "log_loss" if "log_loss" in next(iter(row["vpboost"].values())) else "r2"
-        means = {label: np.mean([one[metric] for one in row[label].values()]) for label in MODELS if row.get(label)}
-        errors = {label: value if metric == "log_loss" else (1 - value) ** 0.5 for label, value in means.items()}
-        others = [error for label, error in errors.items() if label != "vpboost"]
-        ratio = errors["vpboost"] / min(others) if others else np.nan
-        logs.append(np.log(ratio))
-        first += ratio < 1
-        seconds = [
-            np.median([one["seconds"] for one in row[label].values()]) if row.get(label) else np.nan for label in MODELS
-        ]
-        cells = (
-            [f"{means.get(label, np.nan):.4f}" for label in MODELS] + [f"{ratio:.3f}"] + [f"{s:.2g}" for s in seconds]
-        )
-        lines.append(f"| {name} ({metric}) | {len(row['vpboost'])} | " + " | ".join(cells) + " |")
-    lines.append(f"first on {first} of {len(logs)}, geometric mean of ratios {np.exp(np.nanmean(logs)):.3f}")
+    """Return scores, means over seeds, and VPBoost's error over that of the better other one, half by half."""
+    lines = ["| table | " + " | ".join(MODELS) + " | error over the better other's |", "|---" * (2 + len(MODELS)) + "|"]
+    for half, names in HALVES.items():
+        ratios = []
+        for name in (name for name in names if results.get(name, {}).get("vpboost")):
+            row = results[name]
+            metric = "log_loss" if "log_loss" in next(iter(row["vpboost"].values())) else "r2"
+            means = {label: np.mean([one[metric] for one in row[label].values()]) for label in MODELS if row.get(label)}
+            errors = {label: mean if metric == "log_loss" else (1 - mean) ** 0.5 for label, mean in means.items()}
+            ratios.append(errors.pop("vpboost") / min(errors.values(), default=np.nan))
+            cells = [f"{means[label]:.4f}" if label in means else "–" for label in MODELS]
+            lines.append(f"| {name}, {metric} | " + " | ".join(cells) + f" | {ratios[-1]:.3f} |")
+        first, mean = sum(np.array(ratios) < 1), np.exp(np.nanmean(np.log(ratios or [np.nan])))
+        lines.append(f"| **{half} half** | first on {first} of {len(ratios)} |  |  | {mean:.3f} |")
     return "\n".join(lines)
 
 
