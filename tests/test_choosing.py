@@ -10,8 +10,11 @@ from vpboost.callbacks import Checkpoint
 from vpboost.core.ensemble import mean_squared_slopes
 from vpboost.engine import using
 from vpboost.estimators import choosing
+from vpboost.estimators.choosing import hears_noise
+from vpboost.estimators.plan import CHAINS
 from vpboost.estimators.portfolio import SMOOTH, Profile, fix, profile_from, profiles, smooth_profiles
 from vpboost.estimators.settings import MOST_STAGES
+from vpboost.numerics.lengths import Process
 from vpboost.tables.encoder import InputEncoder
 
 RNG = np.random.default_rng(0)
@@ -72,6 +75,27 @@ def test_noise_is_seen_before_smooth_profiles_race():
     noisy = Y + Y.std() * np.random.default_rng(1).normal(size=260)
     model = VPBoostRegressor(n_estimators=3).fit(X, noisy)
     assert not any(profile.relevance for profile in model.race_)
+
+
+def test_a_little_noise_is_not_learnt_by_more_training():
+    process = Process(np.ones(3), noise=1e-4, unexplained=2e-4, nugget=0.0)
+    assert hears_noise(process)
+    assert not hears_noise(process._replace(unexplained=1e-3))  # most of what is left is not noise
+    assert not hears_noise(process._replace(noise=1e-5, unexplained=1e-5))
+    assert not hears_noise(None)
+    rng = np.random.default_rng(0)
+    inputs = rng.uniform(-1, 1, size=(200, 2))
+    y = np.exp(inputs[:, 0]) * np.sin(2 * inputs[:, 1])
+    quiet, noisy = (
+        VPBoostRegressor(n_estimators=15, learning_rate=0.3).fit(inputs, y + size * y.std() * rng.normal(size=200))
+        for size in (0.0, 0.01)
+    )
+    assert (quiet.profile_.max_steps, quiet.profile_.refit_full) == (200, True)
+    assert (noisy.profile_.max_steps, noisy.profile_.refit_full, noisy.profile_.n_chains) == (50, False, CHAINS)
+    fixed = VPBoostRegressor(n_estimators=15, learning_rate=0.3, max_steps=70).fit(
+        inputs, y + 0.01 * rng.normal(size=200)
+    )
+    assert fixed.profile_.max_steps == 70
 
 
 @pytest.mark.slow

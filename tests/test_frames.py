@@ -266,8 +266,26 @@ def test_levels_of_one_row_in_thousands_are_as_if_unseen():
     assert encoder.categories_[0].levels == ("common", "other", "thrice")
     encoded = encoder.transform(read_table(frame))
     assert encoded[:, 1:].sum(axis=1).tolist() == [0, 0] + [1] * 2998
+    weighed = InputEncoder().fit(read_table(frame), np.where(levels == "twice", 9.0, 1.0))
+    assert "twice" in weighed.categories_[0].levels
     few = InputEncoder().fit(read_table(frame[:2000]), np.ones(2000))
     assert few.categories_[0].levels == ("common", "other", "thrice", "twice")
+
+
+def test_equal_rows_of_a_level_are_not_rare():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"g": rng.choice(["a", "b"], 3000), "x": rng.normal(size=3000)})
+    frame.loc[:299, ["g", "x"]] = "special", 0.0
+    y = np.where(frame["g"] == "special", 5.0, frame["x"])
+    model = VPBoostRegressor(**PLAIN | {"n_estimators": 5, "learning_rate": 0.5}).fit(frame, y)
+    assert model.input_encoder_.categories_[0].levels == ("a", "b", "special")
+    assert abs(model.predict(frame[:1])[0] - 5) < 0.5
+
+
+def test_a_column_whose_levels_are_all_rare_keeps_them():
+    frame = pd.DataFrame({"id": pd.Categorical([f"u{i}" for i in range(2100)])})
+    model = VPBoostRegressor(**PLAIN | {"n_estimators": 1}).fit(frame, np.arange(2100.0))
+    assert len(model.input_encoder_.categories_[0].levels) > 1000
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,7 @@ def test_profiles_respect_what_is_fixed_and_the_shape():
     narrow = [p for p in coarse if p.encoding != "spline"]  # those of half the columns have a start with more columns
     assert profiles(VPBoostClassifier(), (500, 8)) == narrow
     assert profiles(VPBoostClassifier(eval_metric="auc"), (500, 8)) == coarse
+    assert "spline" in {p.encoding for p in profiles(VPBoostClassifier(max_features=None), (500, 8))}
     assert {p.encoding for p in profiles(VPBoostClassifier(), (20_000, 8))} == {"plain", "quantile", "spline"}
     assert of("fine", "auto", "auto", (500, 80)) == [Profile("fine", 0.3, 1.0)]
     assert of("auto", "auto", "auto", (49, 8)) == [FALLBACK]
@@ -297,3 +298,4 @@ def test_learners_of_half_the_columns_have_a_start(loss, n_columns, start, with_
     np.testing.assert_allclose(race.standing(runner(2.0, whole._replace(encoding="fine"))), 1.9)
     # a tenth of a metric, which may be below zero: the lower, the better
     np.testing.assert_allclose(race.standing(runner(-2.0, half, metric=np.mean)), -2.2)
+    assert race.standing(runner(-2.0, half._replace(tree_depth=6), metric=np.mean)) == -2.0

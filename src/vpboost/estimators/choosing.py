@@ -2,6 +2,7 @@
 
 import sys
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from .column_weights import process_weights, slope_weights, weights_of
 from .metrics import Score, score_function
 from .parts import Part, hold_out
 from .plan import (
+    CHAINS,
     FitPlan,
     chains_of,
     engine_of,
@@ -43,6 +45,7 @@ from .portfolio import (
     SMOOTH_STAGES,
     Profile,
     fallback,
+    fix,
     is_auto,
     is_wide,
     profiles,
@@ -60,6 +63,10 @@ SMALL, MOST_SMOOTH_ROWS, WORTH_TRYING = 2000, 20_000, (0.8, 0.02)
 LITTLE_NOISE, MUCH_BETTER = 3e-3, 0.6
 #: With more noise than this, a smooth profile that is behind stays behind.
 HINT_OF_NOISE = 3e-4
+#: Where noise is more than the first part of the variance, and than the second of what the process leaves, smooth
+#: profiles train learners less, and average chains instead of learning from all rows.
+SOME_NOISE = 5e-5, 0.2
+WITH_SOME_NOISE: dict[str, Any] = {"max_steps": 50, "n_chains": CHAINS, "refit_full": False}
 #: With fewer training rows, validation data are too few to tell a response without noise.
 LEAST_SMOOTH_ROWS = 80
 #: How often columns are weighed anew at the most: as long as the score falls below this part of what it was.
@@ -190,6 +197,8 @@ class Choosing(Checks):
         process = process_of(planned)
         if is_noisy(process, unexplained(best)):
             return best, False
+        if hears_noise(process):
+            smooth = [fix(profile._replace(**WITH_SOME_NOISE), self) for profile in smooth]
         other, interrupted = self._weigh_columns(smooth, process_weights(process, planned), None, train, held_out, seed)
         if interrupted:
             return best, True
@@ -345,6 +354,11 @@ def is_hopeless(process: Process | None, pilot: float, others: float) -> bool:
     Where there is no noise at all, it may still be far better: its learners go on to learn what pilots leave.
     """
     return process is not None and process.noise > HINT_OF_NOISE and pilot > HOPELESS * others
+
+
+def hears_noise(process: Process | None) -> bool:
+    """Say whether noise is a good part of what a process leaves unexplained: more training would only learn it."""
+    return process is not None and process.noise > max(SOME_NOISE[0], SOME_NOISE[1] * process.unexplained)
 
 
 def sees_noise(process: Process | None) -> bool:

@@ -99,10 +99,13 @@ class Intervals:
             return 1.0
         centre, _ = self._mean_and_std(seen.encoded, seen.raw)
         target = seen.target.reshape(centre.shape)
+        scale = np.abs(target - centre).max(axis=0)
+        if not ((scale > 0) & np.isfinite(scale)).all():
+            return 1.0
+        target, centre = target / scale, centre / scale  # numbers of order one, whose squares are finite
         size = np.sqrt(np.average((target - centre) ** 2, axis=0, weights=seen.weight))
         rows = Honest(seen.encoded, target, centre, seen.weight, numbered(seen.encoded, target))
-        unit = np.log(np.broadcast_to(np.where(size > 0, size, 1.0), centre.shape))
-        return np.exp(0.5 * log_gain(rows, unit, n_chains))
+        return np.exp(0.5 * log_gain(rows, np.log(np.broadcast_to(size, centre.shape)), n_chains))
 
     def _typical(self) -> np.ndarray:
         """Return the scale of each output's scores where the fit had none to tell it: the spread of the targets."""

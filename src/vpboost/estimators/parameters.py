@@ -65,8 +65,8 @@ PARAMETERS = """Parameters
         validate: together they learn from nearly all rows. History, scores, callbacks and checkpoints are those of the
         first; the others follow if no callback but early stopping ends it. "auto" is 4 below 20,000 training rows of a
         table (2 for classifiers above 2,000; with trees 3 for regressors above 5,000) if validation data end the fit,
-        else 1 (with trees 2 or 3); with ``refit_full`` 3. A fit that goes on by ``warm_start`` makes the others anew; for
-        many short ones, set 1.
+        else 1 (with trees 2 or 3); with ``refit_full`` 3. A fit that goes on by ``warm_start`` makes the others anew;
+        for many short ones, set 1.
     refit_full : bool or "auto", default="auto"
         Let the other chains learn from all rows, those set aside for the first, too, for as many stages as the first
         keeps, and average only them; so there must be 2 chains or more. Validation data that are given are never

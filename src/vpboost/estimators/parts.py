@@ -137,7 +137,7 @@ def canonical_rows(X: Any, target: np.ndarray, weight: np.ndarray) -> tuple[np.n
     if len(kept) > MOST_SORTED:
         return kept, weight if len(kept) == len(weight) else weight[kept], np.arange(len(kept), dtype=np.int32)
     part = take(X, kept)
-    encoded = InputEncoder().fit(part, weight[kept]).transform(part)
+    encoded = InputEncoder(rare=0.0).fit(part, weight[kept]).transform(part)  # all levels are told apart
     inputs, outputs = encoded.reshape(len(kept), -1), target[kept].reshape(len(kept), -1)
     missing = np.isnan(outputs)
     if missing.any():  # NaN does not equal itself

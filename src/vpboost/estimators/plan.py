@@ -21,7 +21,7 @@ from ..native import is_available as native_is_available
 from ..tables.encoder import InputEncoder
 from ..tables.scaling import TargetScaler
 from .parts import Part
-from .portfolio import OF_NETWORK, Profile, is_auto
+from .portfolio import MOST_TREE_ROWS, OF_NETWORK, Profile, is_auto
 
 #: Below so many training rows, the automatic settings are more careful.
 FEW_TO_LEARN_FROM = 2000
@@ -125,7 +125,7 @@ def chains_of(profile: Profile, shape: tuple[int, ...], validated: bool, classes
     if not validated or len(shape) > 2:
         return 1
     if shape[0] >= MANY_FOR_CHAINS:
-        return CHAINS // 2 if profile.tree_depth else 1  # whose stages are quick
+        return CHAINS // 2 if profile.tree_depth and shape[0] <= MOST_TREE_ROWS else 1  # whose stages are quick
     if profile.refit_full:
         return CHAINS_IF_FULL
     few = shape[0] < FEW_TO_LEARN_FROM
@@ -134,7 +134,8 @@ def chains_of(profile: Profile, shape: tuple[int, ...], validated: bool, classes
 
 def may_chain(settings: Any, n: int) -> bool:
     """Say whether a fit to ``n`` training rows may average chains."""
-    return n < MANY_FOR_CHAINS if is_auto(settings.n_chains) or settings.n_chains is None else settings.n_chains > 1
+    most = MANY_FOR_CHAINS if settings.tree_depth == 0 else MOST_TREE_ROWS + 1
+    return n < most if is_auto(settings.n_chains) or settings.n_chains is None else settings.n_chains > 1
 
 
 def rate_of(profile: Profile, n: int, n_chains: int = 1, classes: bool = False) -> float:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..engine import using
-from ..losses import BinaryCrossEntropy, MulticlassCrossEntropy
+from ..losses import BinaryCrossEntropy, MulticlassCrossEntropy, SquaredError
 from ..native import n_cores
 from .portfolio import FINE_START, MANY_COLUMNS, MANY_TO_RACE, SLOW_START, TIE, TREE_START
 from .run import Run
@@ -76,12 +76,19 @@ def standing(run: Run) -> float:
     trees = bool(run.plan.profile.tree_depth)
     if run.train.n_rows >= MANY_TO_RACE:
         return run.best_score - (TREE_START[1] if trees else 0.0) * abs(run.best_score)
-    # a loss, not a metric, of which a part may mean nothing
-    classes = isinstance(run.plan.loss, BinaryCrossEntropy | MulticlassCrossEntropy) and run.plan.metric is None
-    suited = classes and len(np.unique(run.plan.encoder.sources_)) >= MANY_COLUMNS
-    two = isinstance(run.plan.loss, BinaryCrossEntropy)
-    start = TREE_START[2 if two else 0] if trees and not suited else SLOW_START[suited]
-    return run.best_score - start * abs(run.best_score)
+    return run.best_score - head_start(run) * abs(run.best_score)
+
+
+def head_start(run: Run) -> float:
+    """Return which part of its score is made a present to a run whose learners see some columns only."""
+    loss, trees = run.plan.loss, bool(run.plan.profile.tree_depth)
+    if run.plan.metric is not None:  # of which a part may mean nothing
+        return 0.0 if trees else SLOW_START[0]
+    classes = isinstance(loss, BinaryCrossEntropy | MulticlassCrossEntropy)
+    if classes and len(np.unique(run.plan.encoder.sources_)) >= MANY_COLUMNS:
+        return SLOW_START[1]
+    of_trees = {SquaredError: TREE_START[0], MulticlassCrossEntropy: TREE_START[0], BinaryCrossEntropy: TREE_START[2]}
+    return of_trees.get(type(loss), SLOW_START[0]) if trees else SLOW_START[0]
 
 
 def heads_for(left: list[float], window: int = 6) -> float:

@@ -1,6 +1,5 @@
 """From tables as people have them to arrays of order one."""
 
-from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -13,7 +12,7 @@ from .frames import Table
 from .rows import parts_of, random_rows, take
 from .scaling import statistics
 
-#: Levels of fewer than this part of the rows are as if they had not been seen: they would cost a column each.
+#: Levels of less than this part of the rows are as if they had not been seen: they would cost a column each.
 RARE = 1e-3
 #: Rows that are looked at to count columns of more than two values.
 LOOKED_AT = 2000
@@ -49,8 +48,8 @@ class InputEncoder:
     axes) are standardised as a whole.
     """
 
-    def __init__(self, encoding: str = "plain"):
-        self.encoding = encoding
+    def __init__(self, encoding: str = "plain", rare: float = RARE):
+        self.encoding, self.rare = encoding, rare
         self.weights_: np.ndarray | None = None  #: of the numeric columns, once :meth:`weighed`
 
     def fit(self, X: Any, weight: np.ndarray) -> "InputEncoder":
@@ -71,7 +70,7 @@ class InputEncoder:
             self._heed_the_many(numbers, weight)
         present = np.isfinite(numbers)
         self.missing_ = np.flatnonzero(~present.all(axis=0)) if numbers.ndim == 2 else np.zeros(0, dtype=int)
-        self.categories_ = [Categories(j, levels_of(names)) for j, names in texts.items()]
+        self.categories_ = [Categories(j, levels_of(names, weight, self.rare)) for j, names in texts.items()]
         self.extras_ = self._fit_extras(numbers, weight)
         self.sources_ = self.find_sources()
         return self
@@ -196,13 +195,19 @@ class InputEncoder:
         return along
 
 
-def levels_of(names: np.ndarray) -> tuple[str, ...]:
-    """Return the levels that get a column of their own, in sorted order.
+def levels_of(names: np.ndarray, weight: np.ndarray, rare: float = RARE) -> tuple[str, ...]:
+    """Return the levels that get a column of their own, in sorted order: all but those that are rare by weight.
 
-    >>> levels_of(np.array([*["often"] * 3999, "once"]))
-    ('often',)
+    If all are, they are what there is to learn from.
+
+    >>> names = np.array([*["often"] * 3999, "once"])
+    >>> levels_of(names, np.ones(4000)), levels_of(names, np.append(np.ones(3999), 100.0))
+    (('often',), ('often', 'once'))
     """
-    return tuple(sorted(level for level, count in Counter(names.tolist()).items() if count >= RARE * len(names)))
+    levels, place = np.unique(names.astype(object), return_inverse=True)
+    share = np.bincount(place, weights=weight, minlength=len(levels))
+    kept = levels[share >= rare * share.sum()]
+    return tuple(map(str, kept if len(kept) else levels))
 
 
 def count_encodable(X: Any) -> int:
