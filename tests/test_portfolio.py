@@ -9,7 +9,7 @@ from oracles import central_difference
 from vpboost import BinaryCrossEntropy, MulticlassCrossEntropy, SquaredError, VPBoostClassifier, VPBoostRegressor
 from vpboost.estimators import choosing, race
 from vpboost.estimators.parts import hold_out
-from vpboost.estimators.portfolio import FALLBACK, PORTFOLIO, SMOOTH, Profile, profiles
+from vpboost.estimators.portfolio import FALLBACK, PORTFOLIO, SMOOTH, Profile, fix, profiles
 from vpboost.estimators.run import Run
 
 QUICK = {"n_estimators": 4, "max_steps": 10, "width": 4}
@@ -79,20 +79,30 @@ def test_profiles_with_trees_suit_the_number_of_rows():
     regressor, classifier = VPBoostRegressor, VPBoostClassifier
     assert trees(regressor, 1999) == trees(classifier, 1999) == (12, 1e-2, None, None, None)
     assert trees(regressor, 2000) == trees(regressor, 4999) == trees(classifier, 7999) == (20, 1e-2, None, None, None)
-    assert trees(regressor, 5000) == trees(regressor, 60_000) == (20, 1e-2, 8, 1, 3)
+    assert trees(regressor, 5000) == trees(regressor, 60_000) == (20, 1e-2, None, None, 2)
     assert trees(classifier, 8000) == (20, 1e-4, None, None, None)
-    for name in ("width", "depth"):  # the user's, which are no part of the profile
-        assert trees(regressor, 5000, **{name: 3}) == (20, 1e-2, None, None, 3)
     assert trees(classifier, 8000, reg_lambda=0.5)[1] == 0.5
     model = regressor(width=3, tree_depth=2, n_estimators=2, n_chains=1, encoding="plain").fit(*staircase())
     assert model.ensemble_.featurizers.featurizer.featurizer.featurizer.layers[0].weight.shape[-2] == 3
+
+
+def test_profiles_may_set_the_size_of_networks():
+    small = Profile("plain", 0.8, 1.0, width=3, depth=1)
+    assert fix(small, VPBoostRegressor())[-2:] == (3, 1)
+    for mine in ({"width": 5}, {"depth": 2}, {"featurizer": "rbf"}):  # the user's, which are no part of a profile
+        assert fix(small, VPBoostRegressor(**mine))[-2:] == (None, None)
+    model = VPBoostRegressor(n_estimators=2, **small._replace(n_chains=1).parameters()).fit(*staircase())
+    layers = model.ensemble_.featurizers.featurizer.featurizer.layers
+    assert [layer.weight.shape[-2] for layer in layers] == [3, 3]
 
 
 def test_the_race_keeps_the_profile_that_validates_best(short_race):
     X, y = staircase()
     options = {**QUICK, "relevance": False}
     model = VPBoostRegressor(**options).fit(X[:300], y[:300], X_val=X[300:], y_val=y[300:])
-    assert {p._replace(max_steps=10, relevance=False) for p in (*profiles(model, X.shape), *SMOOTH)} == set(model.race_)
+    rough = {p for p in model.race_ if p.dtype == "float32"}
+    assert rough == {p._replace(max_steps=10, relevance=False) for p in profiles(model, X.shape)}
+    assert {p.activation for p in model.race_ if p not in rough} == {p.activation for p in SMOOTH}
     known = [score for profile, score in model.race_.items() if profile.dtype == "float32"]
     assert model.profile_.dtype == "float32"
     assert model.race_[model.profile_] <= 1.05 * min(known)

@@ -16,8 +16,7 @@ PARAMETERS = """Parameters
         factory (see :mod:`vpboost.featurizers`).
     width, depth, activation : int, int, str, optional
         Size and activation of a named featurizer. By default a width of 16 below 10,000 rows and 32 above, and
-        the featurizer's own depth and activation ("silu" may win the race of networks, see ``encoding``); beside trees
-        8 and 1 for regressors of 5,000 rows or more.
+        the featurizer's own depth and activation ("silu" may win the race of networks, see ``encoding``).
     weight_scale : float or "auto", default="auto"
         Factor on the initial weights of all layers of "mlp" and "resnet". Small ones suit smooth responses without
         noise, large ones high frequencies. "auto" is 1, or 0.4 where that wins the race.
@@ -64,8 +63,8 @@ PARAMETERS = """Parameters
         Fits whose mean is the model. They differ in their seeds and, unless validation data are given, in the rows that
         validate: together they learn from nearly all rows. History, scores, callbacks and checkpoints are those of the
         first; the others follow if no callback but early stopping ends it. "auto" is 4 below 20,000 training rows of a
-        table (2 for classifiers above 2,000; with trees 3 for regressors above 5,000) if validation data end the fit,
-        else 1 (with trees 2 or 3); with ``refit_full`` 3. A fit that goes on by ``warm_start`` makes the others anew;
+        table (2 for classifiers above 2,000, and with trees for regressors above 5,000) if validation data end the fit,
+        else 1 (with trees 2); with ``refit_full`` 3. A fit that goes on by ``warm_start`` makes the others anew;
         for many short ones, set 1.
     refit_full : bool or "auto", default="auto"
         Let the other chains learn from all rows, those set aside for the first, too, for as many stages as the first

@@ -85,11 +85,11 @@ FINE_ROWS = 4000, 60_000
 #: Trees are grown beside learners up to so many training rows, and coupled outputs: those of several classes.
 MOST_TREE_ROWS, MOST_TREE_CLASSES = 60_000, 32
 #: Profiles with trees where training rows are more than these: a longer patience pays; networks need not be held back
-#: (of classifiers), and smaller ones and three chains will do (of regressors).
+#: (of classifiers), and two chains will do (of regressors).
 FOR_PATIENCE, MANY_CLASSIFIED, MANY_REGRESSED = 2000, 8000, 5000
 PATIENCE: dict[str, Any] = {"rounds": 20}
 OF_MANY_CLASSIFIED: dict[str, Any] = {"reg_lambda": 1e-4}
-OF_MANY_REGRESSED: dict[str, Any] = {"width": 8, "depth": 1, "n_chains": 3}
+OF_MANY_REGRESSED: dict[str, Any] = {"n_chains": 2}
 #: Of more rows than this, only the columns themselves are kept: encodings multiply their number.
 MOST_ENCODED_ROWS = 1_000_000
 
