@@ -235,9 +235,8 @@ def profiles(settings: Any, shape: tuple[int, ...], n_encodable: int | None = No
     if settings._is_classifier or not FINE_ROWS[0] <= shape[0] <= FINE_ROWS[1]:
         allowed = [p for p in allowed if p.encoding != "fine"]
     started = settings._is_classifier and settings.eval_metric is None and is_auto(settings.max_features)
-    if (
-        started and shape[1] >= MANY_COLUMNS and shape[0] < MANY_TO_RACE
-    ):  # these are wide, and too far behind those with a start
+    if started and shape[1] >= MANY_COLUMNS and shape[0] < MANY_TO_RACE:
+        # these are wide, and too far behind those with a start
         allowed = [p for p in allowed if p.encoding != "spline"]
     if settings.relevance is True:
         allowed = [p for p in PORTFOLIO if p.encoding == "plain"]
