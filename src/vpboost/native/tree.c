@@ -3,6 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Bits that say in which bins of a leaf there is a row. */
+enum { WORDS = 4 };
+
 /* Gradients and curvatures of n rows, and the leaf that each is in. */
 typedef struct {
     int64_t n, n_outputs;
@@ -10,27 +13,60 @@ typedef struct {
     const double *gradient, *curvature;
 } Rows;
 
-static void add_row(const Rows *rows, int64_t i, double *cell) {
-    cell[0] += rows->curvature[i];
+/* Sums of curvatures and gradients by leaf and bin; those without a row are zero, and most are where rows are few. */
+typedef struct {
+    int64_t n_bins, n_leaves, width;
+    double *sums;
+    uint64_t *filled; /* n_leaves x WORDS */
+} Cells;
+
+static double *cell(const Cells *cells, int64_t leaf, int64_t bin) {
+    return cells->sums + (leaf * cells->n_bins + bin) * cells->width;
+}
+
+static void mark(const Cells *cells, int64_t leaf, int64_t bin) {
+    cells->filled[leaf * WORDS + (bin >> 6)] |= (uint64_t)1 << (bin & 63);
+}
+
+/* Returns the first bin of a leaf from this one on that has a row, n_bins if there is none. */
+static int64_t next_filled(const Cells *cells, int64_t leaf, int64_t bin) {
+    const uint64_t *filled = cells->filled + leaf * WORDS;
+    for (; bin < cells->n_bins; bin = (bin | 63) + 1) {
+        const uint64_t word = filled[bin >> 6] >> (bin & 63);
+        if (word)
+            return bin + __builtin_ctzll(word);
+    }
+    return cells->n_bins;
+}
+
+static void add_row(const Rows *rows, int64_t i, double *sums) {
+    sums[0] += rows->curvature[i];
+    if (rows->n_outputs == 1) { /* the usual case, which need not be a loop */
+        sums[1] += rows->gradient[i];
+        return;
+    }
     for (int64_t k = 0; k < rows->n_outputs; k++)
-        cell[k + 1] += rows->gradient[i * rows->n_outputs + k];
+        sums[k + 1] += rows->gradient[i * rows->n_outputs + k];
+}
+
+static void add_to_cell(const Rows *rows, int64_t i, int64_t bin, const Cells *cells) {
+    add_row(rows, i, cell(cells, rows->leaf[i], bin));
+    mark(cells, rows->leaf[i], bin);
 }
 
 /* Adds rows to the sums of their leaves and bins; returns the last bin that one is in. */
-static int64_t add_all(const Rows *rows, const uint8_t *bin, int64_t n_bins, double *sums) {
-    const int64_t width = rows->n_outputs + 1;
+static int64_t add_all(const Rows *rows, const uint8_t *bin, const Cells *cells) {
     int64_t last = 0;
     for (int64_t i = 0; i < rows->n; i++) {
-        add_row(rows, i, sums + ((int64_t)rows->leaf[i] * n_bins + bin[i]) * width);
+        add_to_cell(rows, i, bin[i], cells);
         last = bin[i] > last ? bin[i] : last;
     }
     return last;
 }
 
 /* The same by the rows that are not in the bin that most are in, which has the rest of each leaf's sum. */
-static int64_t add_uncommon(const Rows *rows, const uint8_t *bin, int64_t n_bins, double *sums, uint8_t common,
-                            const double *of_leaf, int64_t n_leaves) {
-    const int64_t width = rows->n_outputs + 1;
+static int64_t add_uncommon(const Rows *rows, const uint8_t *bin, const Cells *cells, uint8_t common,
+                            const double *of_leaf) {
     int64_t last = common;
     uint64_t eight, eight_common;
     memset(&eight_common, common, sizeof eight_common);
@@ -44,35 +80,76 @@ static int64_t add_uncommon(const Rows *rows, const uint8_t *bin, int64_t n_bins
         }
         if (bin[i] == common)
             continue;
-        add_row(rows, i, sums + ((int64_t)rows->leaf[i] * n_bins + bin[i]) * width);
+        add_to_cell(rows, i, bin[i], cells);
         last = bin[i] > last ? bin[i] : last;
     }
-    for (int64_t one = 0; one < n_leaves; one++) {
-        double *row = sums + one * n_bins * width;
-        for (int64_t k = 0; k < width; k++) {
-            double others = 0;
-            for (int64_t b = 0; b <= last; b++)
-                others += row[b * width + k];
-            row[common * width + k] = of_leaf[one * width + k] - others;
-        }
+    for (int64_t leaf = 0; leaf < cells->n_leaves; leaf++) {
+        double *rest = cell(cells, leaf, common);
+        for (int64_t k = 0; k < cells->width; k++)
+            rest[k] = of_leaf[leaf * cells->width + k];
+        for (int64_t b = next_filled(cells, leaf, 0); b <= last; b = next_filled(cells, leaf, b + 1))
+            for (int64_t k = 0; k < cells->width; k++)
+                rest[k] -= cell(cells, leaf, b)[k];
+        mark(cells, leaf, common);
     }
     return last;
+}
+
+/* Adds to gain[b], for each bin before the last, what a leaf gains by a cut after it; empties the leaf's cells.
+ * left and all are space for sums. */
+static void add_gains(const Cells *cells, int64_t leaf, int64_t last, double penalty, double *gain, double *left,
+                      double *all) {
+    const int64_t width = cells->width, first = next_filled(cells, leaf, 0);
+    if (first == cells->n_bins)
+        return;
+    memset(left, 0, sizeof(double) * (size_t)width);
+    memset(all, 0, sizeof(double) * (size_t)width);
+    for (int64_t b = first; b <= last; b = next_filled(cells, leaf, b + 1))
+        for (int64_t k = 0; k < width; k++)
+            all[k] += cell(cells, leaf, b)[k];
+    for (int64_t b = first, next; b <= last; b = next) {
+        double *here = cell(cells, leaf, b), squares = 0, others = 0;
+        next = next_filled(cells, leaf, b + 1);
+        for (int64_t k = 0; k < width; k++) {
+            left[k] += here[k];
+            here[k] = 0;
+        }
+        for (int64_t k = 1; k < width; k++) {
+            squares += left[k] * left[k];
+            others += (all[k] - left[k]) * (all[k] - left[k]);
+        }
+        const double gained = squares / (left[0] + penalty) + others / (all[0] - left[0] + penalty);
+        for (int64_t same = b; same < (next < last ? next : last); same++) /* empty bins change nothing */
+            gain[same] += gained;
+    }
+    /* before the first row, all is on one side */
+    double squares = 0;
+    for (int64_t k = 1; k < width; k++)
+        squares += all[k] * all[k];
+    for (int64_t b = 0; b < (first < last ? first : last); b++)
+        gain[b] += squares / (all[0] + penalty);
+    memset(cells->filled + leaf * WORDS, 0, sizeof(uint64_t) * WORDS);
 }
 
 /* bins: n_columns x n; leaf: n; gradient: n x n_outputs; curvature: n; seen: which columns may be asked about; common:
  * the bin of a column that most rows are in, -1 if there is none. Finds the column and the bin after which to cut for
  * the largest sum, over leaves and the sides of the cut, of |sum of gradients|^2 / (sum of curvatures + penalty).
- * found: column and bin, -1 if there is nothing to cut. Returns 0, or 1 without memory. */
+ * found: column and bin, -1 if there is nothing to cut. There are at most 256 bins. Returns 0, or 1 without memory. */
 int64_t vpboost_best_cut(int64_t n, int64_t n_columns, int64_t n_bins, int64_t n_leaves, int64_t n_outputs,
                          double penalty, const uint8_t *bins, const uint8_t *leaf, const double *gradient,
                          const double *curvature, const uint8_t *seen, const int16_t *common, int64_t *found,
                          double *best) {
-    int64_t width = n_outputs + 1, cells = n_leaves * n_bins * width;
-    double *sums = calloc((size_t)(cells + n_bins + (2 + n_leaves) * width), sizeof(double));
-    if (!sums)
+    const int64_t width = n_outputs + 1, n_cells = n_leaves * n_bins * width;
+    double *sums = calloc((size_t)(n_cells + n_bins + (2 + n_leaves) * width), sizeof(double));
+    uint64_t *filled = calloc((size_t)(n_leaves * WORDS), sizeof(uint64_t));
+    if (!sums || !filled) {
+        free(sums);
+        free(filled);
         return 1;
-    double *gain = sums + cells, *left = gain + n_bins, *all = left + width, *of_leaf = all + width;
+    }
+    double *gain = sums + n_cells, *left = gain + n_bins, *all = left + width, *of_leaf = all + width;
     const Rows rows = {n, n_outputs, leaf, gradient, curvature};
+    const Cells cells = {n_bins, n_leaves, width, sums, filled};
     for (int64_t i = 0; i < n; i++)
         add_row(&rows, i, of_leaf + leaf[i] * width);
     found[0] = found[1] = -1;
@@ -81,35 +158,12 @@ int64_t vpboost_best_cut(int64_t n, int64_t n_columns, int64_t n_bins, int64_t n
         if (!seen[column])
             continue;
         const uint8_t *bin = bins + column * n;
-        memset(sums, 0, sizeof(double) * (size_t)(cells + n_bins));
-        const int64_t last =
-            common[column] < 0
-                ? add_all(&rows, bin, n_bins, sums)
-                : add_uncommon(&rows, bin, n_bins, sums, (uint8_t)common[column], of_leaf, n_leaves);
-        for (int64_t one = 0; one < n_leaves; one++) {
-            const double *row = sums + one * n_bins * width;
-            memset(left, 0, sizeof(double) * (size_t)(2 * width));
-            for (int64_t b = 0; b <= last; b++)
-                for (int64_t k = 0; k < width; k++)
-                    all[k] += row[b * width + k];
-            double gained = 0;
-            for (int64_t b = 0; b < last; b++) {
-                int empty = b > 0; /* then nothing changes */
-                for (int64_t k = 0; k < width; k++) {
-                    empty &= row[b * width + k] == 0;
-                    left[k] += row[b * width + k];
-                }
-                if (!empty) {
-                    double squares = 0, others = 0;
-                    for (int64_t k = 1; k < width; k++) {
-                        squares += left[k] * left[k];
-                        others += (all[k] - left[k]) * (all[k] - left[k]);
-                    }
-                    gained = squares / (left[0] + penalty) + others / (all[0] - left[0] + penalty);
-                }
-                gain[b] += gained;
-            }
-        }
+        const int64_t last = common[column] < 0
+                                 ? add_all(&rows, bin, &cells)
+                                 : add_uncommon(&rows, bin, &cells, (uint8_t)common[column], of_leaf);
+        memset(gain, 0, sizeof(double) * (size_t)n_bins);
+        for (int64_t one = 0; one < n_leaves; one++)
+            add_gains(&cells, one, last, penalty, gain, left, all);
         for (int64_t b = 0; b < last; b++)
             if (gain[b] > *best) {
                 *best = gain[b];
@@ -118,5 +172,6 @@ int64_t vpboost_best_cut(int64_t n, int64_t n_columns, int64_t n_bins, int64_t n
             }
     }
     free(sums);
+    free(filled);
     return 0;
 }
