@@ -28,7 +28,7 @@ from vpboost.callbacks import Checkpoint
 from vpboost.core import trees
 from vpboost.core.boosting import differentiate
 from vpboost.core.data import prepare
-from vpboost.core.trees import Grower, Trees, best_cut, cuts_of, left_by
+from vpboost.core.trees import Grower, Trees, best_cuts, cuts_of, left_by
 from vpboost.featurizers import Identity, WithBias
 from vpboost.featurizers.trees import WithTree, planted, without_tree
 from vpboost.files.container import ModelFileError
@@ -118,14 +118,14 @@ def gain_of(asked, column, place, n_leaves, penalty):
     return total
 
 
-@pytest.mark.parametrize("find", [best_cut, native.best_cut])
+@pytest.mark.parametrize("find", [best_cuts, native.best_cuts])
 @settings(max_examples=40, deadline=None)
 @given(
     shape=st.tuples(st.integers(1, 60), st.integers(1, 4), st.integers(1, 7), st.integers(1, 4), st.integers(1, 3)),
     seed=st.integers(0, 999),
 )
 def test_the_best_cut_is_that_of_brute_force(find, shape, seed):
-    if find is native.best_cut and not native.is_available():
+    if find is native.best_cuts and not native.is_available():
         pytest.skip("vpboost was built without its C part")
     asked = questions(*shape, seed)
     _, _, n_bins, n_leaves, _ = shape
@@ -134,7 +134,7 @@ def test_the_best_cut_is_that_of_brute_force(find, shape, seed):
         for column in np.flatnonzero(asked.seen)
         for place in range(asked.bins[column].max())
     }
-    column, place, gain = find(asked, n_bins, n_leaves, 0.3)
+    [(column, place, gain)] = find(asked, n_bins, n_leaves, 1, 0.3)
     if not known:
         assert (column, place) == (-1, -1)
     else:
@@ -144,15 +144,26 @@ def test_the_best_cut_is_that_of_brute_force(find, shape, seed):
 @pytest.mark.skipif(not native.is_available(), reason="vpboost was built without its C part")
 def test_c_and_numpy_find_the_same_cut():
     asked = questions(3000, 9, 129, 16, 2, 0)
-    c, numpy = native.best_cut(asked, 129, 16, 1e-3), best_cut(asked, 129, 16, 1e-3)
-    assert c[:2] == numpy[:2]
-    np.testing.assert_allclose(c[2], numpy[2], rtol=1e-12)
+    c, numpy = (np.array(find(asked, 129, 16, 4, 1e-3)) for find in (native.best_cuts, best_cuts))
+    np.testing.assert_array_equal(c[:, :2], numpy[:, :2])
+    np.testing.assert_allclose(c[:, 2], numpy[:, 2], rtol=1e-12)
+    assert (np.diff(c[:, 2]) > 0).all()
     with pytest.raises(ValueError, match="in 128 bins and 16 leaves"):
-        native.best_cut(asked, 128, 16, 1e-3)
+        native.best_cuts(asked, 128, 16, 4, 1e-3)
     with pytest.raises(ValueError, match="in 129 bins and 16 leaves"):
-        native.best_cut(asked._replace(common=np.full(9, 129, np.int16)), 129, 16, 1e-3)
+        native.best_cuts(asked._replace(common=np.full(9, 129, np.int16)), 129, 16, 4, 1e-3)
     with pytest.raises(ValueError, match="expected a contiguous array"):
-        native.best_cut(asked._replace(bins=asked.bins[:, ::2]), 129, 16, 1e-3)
+        native.best_cuts(asked._replace(bins=asked.bins[:, ::2]), 129, 16, 4, 1e-3)
+    with pytest.raises(ValueError, match="256 in the end"):
+        native.best_cuts(asked, 129, 16, 5, 1e-3)
+
+
+@pytest.mark.parametrize("find", [best_cuts, native.best_cuts])
+def test_no_cut_follows_one_of_nothing(find):
+    if find is native.best_cuts and not native.is_available():
+        pytest.skip("vpboost was built without its C part")
+    asked = questions(20, 1, 5, 1, 1, 0)._replace(seen=np.zeros(1, bool))
+    assert find(asked, 5, 1, 3, 1.0) == [native.NOTHING] * 3
 
 
 def test_columns_are_cut_between_quantiles_or_values():

@@ -7,7 +7,7 @@ import numpy as np
 
 from .. import native
 from ..checks import check_count, check_one_of, is_whole
-from ..engine import ENGINES
+from ..engine import ENGINES, at_hand
 from ..losses import Loss
 
 
@@ -81,6 +81,6 @@ def traced(settings: Any, dtype: np.dtype) -> Any:
     """Turn the numbers of a settings object into arrays, so that changing them does not recompile anything."""
 
     def as_array(leaf: Any) -> Any:
-        return jax.device_put(np.asarray(leaf, dtype)) if isinstance(leaf, float | int) else leaf
+        return at_hand(np.asarray(leaf, dtype)) if isinstance(leaf, float | int) else leaf
 
     return jax.tree.map(as_array, settings)

@@ -21,7 +21,7 @@ from ..losses.curvature import ScaledIdentity
 from ..numerics.blocks import draw_blocks
 from .objective import Summary
 from .reduced import Derivatives, Reduced
-from .weak_learner import TINY, Trained, Training, blocks_of_batch, seen_by_theta, train
+from .weak_learner import TINY, Trained, Training, as_key, blocks_of_batch, seen_by_theta, train
 
 #: Numbers that C keeps at the most; other backends compute features anew where there are more.
 MOST_KEPT = 1 << 26
@@ -64,7 +64,7 @@ def is_dense(featurizer: Any) -> bool:
 @partial(program, quick=np.inf)
 def weighted(key: PRNGKeyArray, derivatives: Derivatives, training: Training) -> tuple[Array, Array | None]:
     """Return ω g, rows last, and ω s of what θ is trained on; None if H_i is not s_i I."""
-    return rows_last(seen_by_theta(key, derivatives, training))
+    return rows_last(seen_by_theta(as_key(key), derivatives, training))
 
 
 def rows_last(derivatives: Derivatives) -> tuple[Array, Array | None]:
@@ -81,7 +81,7 @@ def rows_last(derivatives: Derivatives) -> tuple[Array, Array | None]:
 @partial(program, quick=np.inf)
 def drawn(key: PRNGKeyArray, n: int, n_blocks: int, n_steps: int) -> Array:
     """Return the blocks of each step's batch, those that :func:`vpboost.core.weak_learner.descend` draws."""
-    key, _ = jax.random.split(jax.random.split(key, 1)[0])
+    key, _ = jax.random.split(jax.random.split(as_key(key), 1)[0])
     return jax.vmap(lambda k: draw_blocks(jax.random.fold_in(key, k), n, n_blocks))(jnp.arange(n_steps))
 
 

@@ -9,6 +9,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from ..numerics import lapack
 from ..numerics.blocks import block_sum
 from .objective import Summary
 from .reduced import Derivatives
@@ -82,7 +83,7 @@ def operator_norm(covariance: Float[Any, "n n"]) -> Scalar:
 
     A_θ = zᵀ ⊗ I has the singular values of the stacked z, each K times.
     """
-    return jnp.sqrt(jnp.maximum(jnp.linalg.eigvalsh(covariance)[-1], 0))
+    return jnp.sqrt(jnp.maximum(lapack.eigh(covariance)[0][-1], 0))
 
 
 def cauchy_reduction(norm: Scalar, along_gradient: Scalar, radius: Scalar) -> Scalar:

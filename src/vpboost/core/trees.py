@@ -9,7 +9,6 @@ are solved for in closed form, together with the network's, and the trust region
 from functools import partial
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
@@ -77,9 +76,12 @@ class Grower:
         counts = [np.bincount(row) for row in self.bins[:, there]]
         self.common = np.array([np.argmax(c) if c.max() > COMMON * len(there) else -1 for c in counts], np.int16)
 
-    def beside(self, key: Any, learner: Trained, features: Array, derivatives: Derivatives, reg: Array) -> Trained:
-        """Return a learner with a tree beside its featurizer; ``features`` are those of the training data."""
-        rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+    def beside(self, words: Any, learner: Trained, features: Array, derivatives: Derivatives, reg: Array) -> Trained:
+        """Return a learner with a tree beside its featurizer, by a random key's words.
+
+        ``features`` are those of the training data.
+        """
+        rng = np.random.default_rng(words)
         dtype, n_outputs = features.dtype, derivatives.gradient.shape[-1]
         mix = rng.normal(size=(n_outputs, MOST_OUTPUTS)).astype(dtype) if n_outputs > MOST_OUTPUTS else None
         weight, bias = self.grow(rng, *left_by(features, derivatives, float(reg), mix))
@@ -104,17 +106,15 @@ class Grower:
             seen,
             self.common,
         )
-        find = native.best_cut if is_native() and native.is_available() else best_cut
-        penalty = ROWS_OF_PENALTY / len(self.there)
+        find = native.best_cuts if is_native() and native.is_available() else best_cuts
+        found = find(asked, MOST_BINS + 1, 1, self.depth, ROWS_OF_PENALTY / len(self.there))
         weight, bias = np.zeros((self.depth, self.width)), np.zeros(self.depth)
-        for level in range(self.depth):
-            column, place, _ = find(asked, MOST_BINS + 1, 1 << level, penalty)
+        for level, (column, place, _) in enumerate(found):
             if column < 0:
                 break  # nothing to ask: all that are left are answered by one half
             cuts = self.cuts[column]
             weight[level, column] = 1 / cuts.reach[place]
             bias[level] = -cuts.places[place] / cuts.reach[place]
-            asked = asked._replace(leaf=asked.leaf | ((asked.bins[column] > place).astype(np.uint8) << level))
         return weight, bias
 
 
@@ -163,16 +163,27 @@ def mean_curvature(derivatives: Derivatives) -> Array:
     return jnp.mean(derivatives.curvature.diagonal(), axis=-1)
 
 
-def best_cut(asked: native.Questions, n_bins: int, n_leaves: int, penalty: float) -> tuple[int, int, float]:
-    """Do what :func:`vpboost.native.best_cut` does, by NumPy."""
-    best = -1, -1, -1.0
+def best_cuts(asked: native.Questions, n_bins: int, n_leaves: int, depth: int, penalty: float) -> list[native.Cut]:
+    """Do what :func:`vpboost.native.best_cuts` does, by NumPy."""
+    found, leaf = [native.NOTHING] * depth, asked.leaf.astype(np.intp)
+    for level in range(depth):
+        found[level] = cut = best_cut(asked, leaf, n_bins, n_leaves << level, penalty)
+        if cut.column < 0:
+            break
+        leaf += (asked.bins[cut.column] > cut.place) * (n_leaves << level)
+    return found
+
+
+def best_cut(asked: native.Questions, leaf: np.ndarray, n_bins: int, n_leaves: int, penalty: float) -> native.Cut:
+    """Return the best cut of all leaves."""
+    best = native.NOTHING
     for column in np.flatnonzero(asked.seen):
-        cell, n = asked.leaf.astype(np.intp) * n_bins + asked.bins[column], n_leaves * n_bins
+        cell, n = leaf * n_bins + asked.bins[column], n_leaves * n_bins
         sums = [np.bincount(cell, part, n) for part in (asked.curvature, *asked.gradient.T)]
         left = np.cumsum(np.reshape(sums, (-1, n_leaves, n_bins)), axis=2)
         right = left[:, :, -1:] - left
         sides = [np.sum(side[1:] ** 2, axis=0) / (side[0] + penalty) for side in (left, right)]
         gain = np.sum(sides[0] + sides[1], axis=0)[: asked.bins[column].max(initial=0)]
-        if len(gain) and gain.max() > best[2]:
-            best = int(column), int(np.argmax(gain)), float(gain.max())
+        if len(gain) and gain.max() > best.gain:
+            best = native.Cut(int(column), int(np.argmax(gain)), float(gain.max()))
     return best

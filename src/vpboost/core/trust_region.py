@@ -9,6 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from ..engine import at_hand
+
 Scalar = Float[Array, ""]
 
 
@@ -109,7 +111,7 @@ def first_lambda(reg_lambda: Any, dtype: np.dtype) -> Array:
     least, largest = bounds(dtype)
     if not float(reg_lambda) <= largest:
         raise ValueError(f"reg_lambda must be at most {largest:.1e} in {dtype}, got {float(reg_lambda)!r}")
-    return jax.device_put(np.asarray(max(float(reg_lambda), least), dtype))
+    return at_hand(np.asarray(max(float(reg_lambda), least), dtype))
 
 
 def raised(reg: Scalar, settings: TrustRegion) -> Scalar:

@@ -211,6 +211,7 @@ def train(
     Its weights are those of the last step: the solve at the end is left to :func:`solve_at_end`.
     """
     arrays, structure = eqx.partition(featurizers, eqx.is_array)
+    key = as_key(key)
     for_theta = seen_by_theta(key, derivatives, training)
 
     def one(key: PRNGKeyArray, arrays: Any) -> tuple[Any, Array, Array]:
@@ -235,6 +236,13 @@ def train(
         best = jnp.argmin(jnp.where(jnp.isnan(final), jnp.inf, final))
         arrays, *rest = jax.tree.map(lambda leaf: leaf[best], population)
     return Trained(eqx.combine(arrays, structure), *rest)
+
+
+def as_key(words: Array | PRNGKeyArray) -> PRNGKeyArray:
+    """Return the random key of two words; a key is one already."""
+    if jax.dtypes.issubdtype(words.dtype, jax.dtypes.prng_key):
+        return words
+    return jax.random.wrap_key_data(words, impl="threefry2x32")
 
 
 def seen_by_theta(key: PRNGKeyArray, derivatives: Derivatives, training: Training) -> Derivatives:

@@ -65,6 +65,11 @@ def is_native() -> bool:
     return _engine.get() == "native"
 
 
+def at_hand(array: np.ndarray) -> Any:
+    """Return an array that many programs will work on where the backend reads it fastest."""
+    return jax.device_put(array) if _engine.get() == "xla" else array
+
+
 def block_unit(engine: str) -> int | None:
     """Return the unit of blocks of rows (see :class:`vpboost.numerics.blocks.Layout`) that suits a backend.
 

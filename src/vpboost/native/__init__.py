@@ -1,11 +1,11 @@
 """The commonest learners by C, which hatch_build.py compiles. Without it, other backends do the same."""
 
-from .cuts import Questions, best_cut
+from .cuts import NOTHING, Cut, Questions, best_cuts
 from .learner import Dense, Descent, train
 from .library import ACTIVATIONS, ROWS, is_available, n_cores, vector_bytes
 from .stage import Network, features, predictions, sums
 
 __all__ = [
-    "ACTIVATIONS", "ROWS", "Dense", "Descent", "Network", "Questions", "best_cut", "features", "is_available",
-    "n_cores", "predictions", "sums", "train", "vector_bytes",
+    "ACTIVATIONS", "NOTHING", "ROWS", "Cut", "Dense", "Descent", "Network", "Questions", "best_cuts", "features",
+    "is_available", "n_cores", "predictions", "sums", "train", "vector_bytes",
 ]  # fmt: skip

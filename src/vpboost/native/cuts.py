@@ -18,13 +18,25 @@ class Questions(NamedTuple):
     common: np.ndarray  #: (columns,), int16: the bin that most rows are in, −1 if there is none
 
 
-def best_cut(asked: Questions, n_bins: int, n_leaves: int, penalty: float) -> tuple[int, int, float]:
-    """Return the column and the bin after which to cut all leaves, −1 if there is none, and what is gained by it."""
+class Cut(NamedTuple):
+    """Where to cut all leaves, and what is gained by it."""
+
+    column: int  #: −1 if there is nothing to cut
+    place: int  #: the bin after which
+    gain: float
+
+
+NOTHING = Cut(-1, -1, -1.0)
+
+
+def best_cuts(asked: Questions, n_bins: int, n_leaves: int, depth: int, penalty: float) -> list[Cut]:
+    """Return so many cuts, each the best for all leaves that those before have made; none follow one of nothing."""
     n_columns, n = asked.bins.shape
     n_outputs = asked.gradient.shape[-1]
+    leaf = expect(asked.leaf, np.uint8, (n,)).copy()
     arrays = [
         expect(asked.bins, np.uint8, (n_columns, n)),
-        expect(asked.leaf, np.uint8, (n,)),
+        leaf,
         expect(asked.gradient, np.float64, (n, n_outputs)),
         expect(asked.curvature, np.float64, (n,)),
         expect(asked.seen, np.bool_, (n_columns,)),
@@ -32,9 +44,9 @@ def best_cut(asked: Questions, n_bins: int, n_leaves: int, penalty: float) -> tu
     ]
     # C writes where these say
     most = max(asked.bins.max(initial=0), asked.common.max(initial=-1))
-    if most >= n_bins or asked.leaf.max(initial=0) >= n_leaves:
-        raise ValueError(f"rows must be in {n_bins} bins and {n_leaves} leaves")
-    found, gain = np.zeros(2, np.int64), np.zeros(1)
-    where = [array.ctypes.data for array in (*arrays, found, gain)]
-    call("best_cut", n, n_columns, n_bins, n_leaves, n_outputs, penalty, *where)
-    return int(found[0]), int(found[1]), float(gain[0])
+    if most >= n_bins or leaf.max(initial=0) >= n_leaves or not 0 < n_leaves << depth <= 256 or n_bins > 256:
+        raise ValueError(f"rows must be in {n_bins} bins and {n_leaves} leaves, 256 in the end")
+    found, gains = np.full((depth, 2), -1, np.int64), np.full(depth, -1.0)
+    where = [array.ctypes.data for array in (*arrays, found, gains)]
+    call("best_cuts", n, n_columns, n_bins, n_leaves, n_outputs, depth, penalty, *where)
+    return [Cut(*places, gain) for places, gain in zip(found.tolist(), gains.tolist(), strict=True)]

@@ -32,13 +32,13 @@ def functions(size: int | None = None) -> dict[str, Any] | None:
         size = size or library.vpboost_vector_bytes()
         names = {f"{name}_float{bits}": f"{name}_{bits}_{size}" for name in IN_VARIANTS for bits in (32, 64)}
         found = {name: getattr(library, f"vpboost_{variant}") for name, variant in names.items()}
-        found["best_cut"] = library.vpboost_best_cut
+        found["best_cuts"] = library.vpboost_best_cuts
     except (OSError, AttributeError):
         return None
     for name, function in found.items():
-        of_cut = [*[ctypes.c_int64] * 5, ctypes.c_double, *[ctypes.c_void_p] * 8]
+        of_cut = [*[ctypes.c_int64] * 6, ctypes.c_double, *[ctypes.c_void_p] * 8]
         function.restype = ctypes.c_int64
-        function.argtypes = of_cut if name == "best_cut" else [ctypes.c_void_p]
+        function.argtypes = of_cut if name == "best_cuts" else [ctypes.c_void_p]
     return found
 
 

@@ -131,39 +131,26 @@ static void add_gains(const Cells *cells, int64_t leaf, int64_t last, double pen
     memset(cells->filled + leaf * WORDS, 0, sizeof(uint64_t) * WORDS);
 }
 
-/* bins: n_columns x n; leaf: n; gradient: n x n_outputs; curvature: n; seen: which columns may be asked about; common:
- * the bin of a column that most rows are in, -1 if there is none. Finds the column and the bin after which to cut for
- * the largest sum, over leaves and the sides of the cut, of |sum of gradients|^2 / (sum of curvatures + penalty).
- * found: column and bin, -1 if there is nothing to cut. There are at most 256 bins. Returns 0, or 1 without memory. */
-int64_t vpboost_best_cut(int64_t n, int64_t n_columns, int64_t n_bins, int64_t n_leaves, int64_t n_outputs,
-                         double penalty, const uint8_t *bins, const uint8_t *leaf, const double *gradient,
-                         const double *curvature, const uint8_t *seen, const int16_t *common, int64_t *found,
-                         double *best) {
-    const int64_t width = n_outputs + 1, n_cells = n_leaves * n_bins * width;
-    double *sums = calloc((size_t)(n_cells + n_bins + (2 + n_leaves) * width), sizeof(double));
-    uint64_t *filled = calloc((size_t)(n_leaves * WORDS), sizeof(uint64_t));
-    if (!sums || !filled) {
-        free(sums);
-        free(filled);
-        return 1;
-    }
-    double *gain = sums + n_cells, *left = gain + n_bins, *all = left + width, *of_leaf = all + width;
-    const Rows rows = {n, n_outputs, leaf, gradient, curvature};
-    const Cells cells = {n_bins, n_leaves, width, sums, filled};
-    for (int64_t i = 0; i < n; i++)
-        add_row(&rows, i, of_leaf + leaf[i] * width);
+/* Finds the column and the bin after which to cut for the largest sum, over leaves and the sides of the cut, of
+ * |sum of gradients|^2 / (sum of curvatures + penalty). found: column and bin, -1 if there is nothing to cut. */
+static void best_cut(const Rows *rows, int64_t n_columns, const Cells *cells, double penalty, const uint8_t *bins,
+                     const uint8_t *seen, const int16_t *common, double *space, int64_t *found, double *best) {
+    const int64_t width = cells->width;
+    double *left = space, *all = left + width, *gain = all + width, *of_leaf = gain + cells->n_bins;
+    memset(of_leaf, 0, sizeof(double) * (size_t)(cells->n_leaves * width));
+    for (int64_t i = 0; i < rows->n; i++)
+        add_row(rows, i, of_leaf + rows->leaf[i] * width);
     found[0] = found[1] = -1;
     *best = -1;
     for (int64_t column = 0; column < n_columns; column++) {
         if (!seen[column])
             continue;
-        const uint8_t *bin = bins + column * n;
-        const int64_t last = common[column] < 0
-                                 ? add_all(&rows, bin, &cells)
-                                 : add_uncommon(&rows, bin, &cells, (uint8_t)common[column], of_leaf);
-        memset(gain, 0, sizeof(double) * (size_t)n_bins);
-        for (int64_t one = 0; one < n_leaves; one++)
-            add_gains(&cells, one, last, penalty, gain, left, all);
+        const uint8_t *bin = bins + column * rows->n;
+        const int64_t last = common[column] < 0 ? add_all(rows, bin, cells)
+                                                : add_uncommon(rows, bin, cells, (uint8_t)common[column], of_leaf);
+        memset(gain, 0, sizeof(double) * (size_t)cells->n_bins);
+        for (int64_t leaf = 0; leaf < cells->n_leaves; leaf++)
+            add_gains(cells, leaf, last, penalty, gain, left, all);
         for (int64_t b = 0; b < last; b++)
             if (gain[b] > *best) {
                 *best = gain[b];
@@ -171,7 +158,33 @@ int64_t vpboost_best_cut(int64_t n, int64_t n_columns, int64_t n_bins, int64_t n
                 found[1] = b;
             }
     }
+}
+
+/* Finds the cuts of a tree level by level, each the best for all leaves that those before have made.
+ * bins: n_columns x n, at most 256 of them; leaf: n, the leaf of n_leaves that each row is in, changed by the cuts;
+ * gradient: n x n_outputs; curvature: n; seen: which columns may be asked about; common: the bin of a column that most
+ * rows are in, -1 if there is none; found: depth x 2, best: depth, as by best_cut; none follow one that is not found.
+ * Returns 0, or 1 without memory. */
+int64_t vpboost_best_cuts(int64_t n, int64_t n_columns, int64_t n_bins, int64_t n_leaves, int64_t n_outputs,
+                          int64_t depth, double penalty, const uint8_t *bins, uint8_t *leaf, const double *gradient,
+                          const double *curvature, const uint8_t *seen, const int16_t *common, int64_t *found,
+                          double *best) {
+    const int64_t width = n_outputs + 1, most_leaves = n_leaves << (depth - 1), n_cells = most_leaves * n_bins * width;
+    double *sums = calloc((size_t)(n_cells + n_bins + (2 + most_leaves) * width), sizeof(double));
+    uint64_t *filled = calloc((size_t)(most_leaves * WORDS), sizeof(uint64_t));
+    const int without = !sums || !filled;
+    const Rows rows = {n, n_outputs, leaf, gradient, curvature};
+    for (int64_t level = 0; level < depth && !without; level++) {
+        const Cells cells = {n_bins, n_leaves << level, width, sums, filled};
+        best_cut(&rows, n_columns, &cells, penalty, bins, seen, common, sums + n_cells, found + 2 * level, best + level);
+        if (found[2 * level] < 0)
+            break;
+        const uint8_t *bin = bins + found[2 * level] * n;
+        for (int64_t i = 0; i < n; i++)
+            if (bin[i] > found[2 * level + 1])
+                leaf[i] += (uint8_t)cells.n_leaves;
+    }
     free(sums);
     free(filled);
-    return 0;
+    return without;
 }
