@@ -3,6 +3,7 @@
     VPBOOST_DATA=path/to/data python benchmarks/budgets.py            # goes on if stopped
     VPBOOST_DATA=path/to/data python benchmarks/budgets.py --trees    # the same for the profile with trees
     VPBOOST_DATA=path/to/data python benchmarks/budgets.py --rates 8  # its boosting rate on small tables, many seeds
+    VPBOOST_DATA=path/to/data python benchmarks/budgets.py --lean     # less work for the profile with trees as it is
     python benchmarks/budgets.py --table                              # what is stored, in Markdown
 
 Test parts are never read: rows are those of ``benchmarks/portfolio.py``, but up to 30,000 of them. The profile is the
@@ -22,8 +23,8 @@ import numpy as np
 
 from portfolio import parts_of, score
 from vpboost import VPBoostClassifier, VPBoostRegressor
-from vpboost.estimators.plan import chains_of, rate_of, steps_of
-from vpboost.estimators.portfolio import PORTFOLIO
+from vpboost.estimators.plan import chains_of, rate_of, steps_of, width_of
+from vpboost.estimators.portfolio import PORTFOLIO, of_many
 
 RESULTS = Path(__file__).parent / "results" / "budgets.json"
 MOST_ROWS = 30_000
@@ -66,7 +67,34 @@ TREE_PROBLEMS = (
     *("uci_power", "tab_california", "magic", "adult", "electricity", "higgs", "uci_wine_red", "uci_boston"),
     *("uci_concrete", "evans_airfoil", "mtr_wq", "mtr_jura"),
 )
+#: Other parameters for the profile with trees as fits use it (``--lean``); the width is a factor.
+LEAN: dict[str, dict[str, Any]] = {
+    "usual": {},
+    "half as wide": {"width": 0.5},
+    "a quarter as wide": {"width": 0.25},
+    "batches of 2,048": {"batch_size": 2048},
+    "half as wide, batches of 2,048": {"width": 0.5, "batch_size": 2048},
+}
+LEAN_PROBLEMS = (
+    *("uci_power", "tab_california", "magic", "adult", "electricity", "higgs", "uci_kin8nm", "satimage"),
+    *("uci_wine_red", "uci_boston", "uci_concrete", "mtr_wq", "mtr_jura"),
+)
 SEEDS = (0, 1)
+
+
+def fitted_leanly(
+    problem: str, seed: int, known: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, dict[str, float]]]:
+    """Return what comes of leaner settings that are not known yet of the profile with trees."""
+    kind, parts = parts_of(problem, seed, MOST_ROWS)
+    n = len(parts.fit[0])
+    profile = of_many(next(p for p in PORTFOLIO if p.tree_depth), n, kind != "regression")
+    found = {}
+    for name, others in LEAN.items():
+        if name not in known:
+            changed = {**others, "width": round(others["width"] * width_of(n))} if "width" in others else others
+            found[name] = judged(kind, parts, profile.parameters() | changed, seed)
+    return {"profile": repr(profile)}, found
 
 
 def fitted_with_trees(
@@ -85,7 +113,7 @@ def fitted_with_trees(
         usual = {"max_steps": round(steps * steps_of(profile, n)), "learning_rate": rate * usual_rate}
         given = profile.parameters() | usual | others
         if "width" in others:
-            given["width"] = round(others["width"] * (16 if n < 10_000 else 32))
+            given["width"] = round(others["width"] * width_of(n))
         found[name] = judged(kind, parts, given, seed)
     return {"profile": repr(profile)}, found
 
@@ -141,11 +169,11 @@ def fitted(problem: str, seed: int, known: dict[str, Any]) -> tuple[dict[str, An
     return {"profile": repr(profile)}, found
 
 
-def markdown(results: dict[str, Any], names: list[str], trees: bool) -> str:
+def markdown(results: dict[str, Any], names: list[str], ending: str) -> str:
     """Return scores and costs over those of the usual budget."""
     lines = ["| | " + " | ".join(names[1:]) + " |", "|---" * len(names) + "|"]
     means = []
-    of_kind = [key for key in results if key.endswith("trees") == trees and len(results[key]) > len(names)]
+    of_kind = [key for key in results if " | ".join(key.split(" | ")[2:]) == ending and len(results[key]) > len(names)]
     for problem in dict.fromkeys(key.split(" | ")[0] for key in of_kind):
         rows = [results[key] for key in of_kind if key.split(" | ")[0] == problem]
         logs = [
@@ -165,6 +193,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Scores against costs of budgets of training.")
     parser.add_argument("--only", nargs="+", choices=PROBLEMS)
     parser.add_argument("--trees", action="store_true", help="budgets of the profile with trees")
+    parser.add_argument("--lean", action="store_true", help="less work for the profile with trees as it is")
     parser.add_argument("--seeds", type=int, default=len(SEEDS))
     parser.add_argument("--rates", type=int, metavar="SEEDS", help="rates of small tables with trees, of so many seeds")
     parser.add_argument("--table", action="store_true", help="run nothing, show what is stored")
@@ -174,17 +203,20 @@ def main() -> None:
         print(rates(options.rates))
         return
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    of_kind = (TREE_BUDGETS, TREE_PROBLEMS, fitted_with_trees, " | trees") if options.trees else None
-    budgets, problems, fit, ending = of_kind or (BUDGETS, PROBLEMS, fitted, "")
+    budgets, problems, fit, ending = BUDGETS, PROBLEMS, fitted, ""
+    if options.trees:
+        budgets, problems, fit, ending = TREE_BUDGETS, TREE_PROBLEMS, fitted_with_trees, "trees"
+    if options.lean:
+        budgets, problems, fit, ending = LEAN, LEAN_PROBLEMS, fitted_leanly, "lean"
     for seed, problem in product(range(options.seeds), () if options.table else options.only or problems):
-        key = f"{problem} | {seed}{ending}"
+        key = " | ".join([problem, str(seed), *([ending] if ending else [])])
         if set(budgets) <= set(results.get(key, {})):
             continue
         profile, found = fit(problem, seed, results.get(key, {}))
         results[key] = {**profile, **results.get(key, {}), **found}
         print(key, found, flush=True)
         RESULTS.write_text(json.dumps(results, indent=0) + "\n")
-    print(markdown(results, list(budgets), options.trees))
+    print(markdown(results, list(budgets), ending))
 
 
 if __name__ == "__main__":

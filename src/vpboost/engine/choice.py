@@ -13,6 +13,7 @@ import jax
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
+from ..native import with_tiny_flushed
 from . import kept
 from .compilation import also_forget, quick_options
 from .elementwise import UnknownOperationError
@@ -174,7 +175,7 @@ def by_numpy(interpreted: Program, outputs: list) -> Callable[[list[Any]], list[
     """Return a program for NumPy as a function of a list of arrays."""
 
     def run(arrays: list[Any]) -> list[Any]:
-        results = interpreted(*[as_plain(array) for array in arrays])
+        results = with_tiny_flushed(interpreted, *[as_plain(array) for array in arrays])  # as XLA does
         return [as_result(value, kind) for value, kind in zip(results, outputs, strict=True)]
 
     return run

@@ -162,6 +162,11 @@ def trust_region_of(settings: Any, profile: Profile, rate: float) -> TrustRegion
     return TrustRegion(**given, rate=rate, lambda_low=min(given["reg_lambda"], 1e-12))
 
 
+def width_of(n: int) -> int:
+    """Return the units of a hidden layer for so many training rows."""
+    return 16 if n < 10_000 else 32
+
+
 def factory_of(settings: Any, profile: Profile, n: int) -> Factory:
     """Return the featurizer factory; a named one gets width, depth and so on where it takes them."""
     given = parameters_of(settings, "width", "depth", "activation")
@@ -173,7 +178,7 @@ def factory_of(settings: Any, profile: Profile, n: int) -> Factory:
             # an array, not a number: profiles that differ in it share their compiled programs
             given["weight_scale"] = jax.device_put(np.float32(profile.weight_scale))
             given |= {name: value for name in OF_NETWORK if (value := getattr(profile, name)) is not None}
-        return named_factory(settings.featurizer, given, width=16 if n < 10_000 else 32)
+        return named_factory(settings.featurizer, given, width=width_of(n))
     if not callable(settings.featurizer):
         raise TypeError(f"featurizer must be a name or a factory, got {type(settings.featurizer).__name__}")
     if given:

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "flush.h"
+
 #define LANES (BYTES / (REAL_BITS / 8))
 /* Units and vectors of rows of which a product is computed at once, and the same of sums over rows: as many as there are
  * registers for. */

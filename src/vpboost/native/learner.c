@@ -258,6 +258,7 @@ static void meet(Room *room) {
 
 static void work(Room *room, int64_t thread) {
     const int64_t n_threads = room->task->n_threads;
+    const uint64_t before = flush_tiny();
     for (int64_t step = 0; step < room->task->n_steps; step++) {
         for (int64_t share = thread; share < room->n_shares; share += n_threads) forward(room, step, share);
         meet(room);
@@ -268,6 +269,7 @@ static void work(Room *room, int64_t thread) {
         if (!thread) move(room, step);
         meet(room);
     }
+    restore_tiny(before);
 }
 
 typedef struct {

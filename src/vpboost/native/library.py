@@ -62,6 +62,27 @@ def call(name: str, *args: Any, vector_bytes: int | None = None) -> None:
 
 
 @cache
+def _flushing() -> tuple[Any, Any]:
+    """Return the C functions that make this thread take tiny numbers for zero, and that undo it."""
+    if not is_available():
+        return int, lambda before: None
+    library = ctypes.CDLL(str(LIBRARY))
+    flush, restore = library.vpboost_flush_tiny, library.vpboost_restore_tiny
+    flush.restype, restore.restype, restore.argtypes = ctypes.c_uint64, None, [ctypes.c_uint64]
+    return flush, restore
+
+
+def with_tiny_flushed(function: Any, *args: Any) -> Any:
+    """Call a function, taking numbers too small for full precision for zero (see ``flush.h``) if C is there."""
+    flush, restore = _flushing()
+    before = flush()
+    try:
+        return function(*args)
+    finally:
+        restore(before)
+
+
+@cache
 def n_cores() -> int:
     """Return how many cores this process may use: fewer than the machine has in a container or a job of a cluster."""
     return cpu_count()

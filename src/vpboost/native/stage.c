@@ -20,8 +20,10 @@ typedef struct {
 
 static void *begin(void *which) {
     const Worker *w = which;
+    const uint64_t before = flush_tiny();
     for (int64_t share = w->first; share < w->n_shares; share += w->n_threads)
         w->of_share(w->given, share, w->n_shares, w->room);
+    restore_tiny(before);
     return 0;
 }
 

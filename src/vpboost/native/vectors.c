@@ -1,6 +1,11 @@
-/* Which of the variants of learner.c suits this processor, by the bytes of its vectors. */
-#include <stdint.h>
+/* What Python asks of the processor. */
+#include "flush.h"
 
+uint64_t vpboost_flush_tiny(void) { return flush_tiny(); }
+
+void vpboost_restore_tiny(uint64_t before) { restore_tiny(before); }
+
+/* Which of the variants of learner.c suits it, by the bytes of its vectors. */
 int64_t vpboost_vector_bytes(void) {
 #if defined(__x86_64__)
     __builtin_cpu_init();
