@@ -259,7 +259,9 @@ def test_reductions_keep_their_digits(x64):
     """L[f] − L[f + h] of a tiny step, against the difference in whole numbers of the closed form; and f + h itself."""
     data = prepare(X, Y, SquaredError(), dtype="float64")
     weights = np.array([[1e-9], [-2e-9]])
-    moved, found = move(SquaredError(), data.filled(jnp.array([0.5])), Identity(), jnp.asarray(weights), data)
+    moved, found = move(
+        SquaredError(), Identity(), jnp.asarray(weights), data.x, data.filled(jnp.array([0.5])), data.target, data.weight
+    )
     step = X @ weights[:, 0]
     np.testing.assert_allclose(data.rows_of(moved)[:, 0], 0.5 + step, rtol=1e-15)
     np.testing.assert_allclose(found, np.mean(step * (Y - 0.5) - 0.5 * step**2), rtol=1e-6)
@@ -345,7 +347,7 @@ def test_features_are_kept_where_there_are_few_rows(n_rows, kept, monkeypatch):
     assert data.weight.size == n_rows
     module = Bends(jax.random.key(0), X)
     few = Tracked(prepare(X, Y, SquaredError()), jnp.zeros(1))
-    featurizer, sets = featurized(module, [few, Tracked(data, jnp.zeros(1))])
+    featurizer, inputs = featurized(module, [few, Tracked(data, jnp.zeros(1))])
     assert isinstance(featurizer, Identity) is kept
     expected = np.asarray(data.x) if not kept else np.stack([features_of(module, np.asarray(b).T).T for b in data.x])
-    np.testing.assert_allclose(sets[1].x, expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(inputs[1], expected, rtol=1e-5, atol=1e-6)

@@ -7,7 +7,6 @@ from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -196,7 +195,7 @@ def begin(
     return constant, resume.ensemble.unstack(), list(resume.history), first_lambda(resume.reg_lambda, dtype)
 
 
-class Trial(eqx.Module):
+class Trial(NamedTuple):
     """A weak learner up for acceptance: its weights, boosting rate included, ρ, and what the theory says of it."""
 
     weights: Float[Array, "n k"]
@@ -206,7 +205,7 @@ class Trial(eqx.Module):
     diagnostics: Diagnostics
 
 
-class Verdict(eqx.Module):
+class Verdict(NamedTuple):
     """The last trial of a learner, and what follows from it."""
 
     trial: Trial
@@ -226,11 +225,11 @@ def assess_and_add(
     trust_region: TrustRegion,
 ) -> tuple[Verdict, list[Tracked]]:
     """Assess a learner; return the verdict, and the predictions with it if it is accepted."""
-    featurizer, sets = featurized(learner.featurizer, tracked)
-    now, summary = tracked[0].prediction, summary_by_c(featurizer, sets[0].x, derivatives, training.solver)
-    verdict = assess(learner.weights, summary, featurizer, now, derivatives, sets[0], loss, reg, training, trust_region)
+    featurizer, (x, *inputs) = featurized(learner.featurizer, tracked)
+    now, summary = tracked[0].labelled, summary_by_c(featurizer, x, derivatives, training.solver)
+    verdict = assess(learner.weights, summary, featurizer, x, now, derivatives, loss, reg, training, trust_region)
     if verdict.accepted:
-        others = add(verdict.trial.weights, featurizer, sets[1:], tracked[1:])
+        others = add(verdict.trial.weights, featurizer, inputs, tracked[1:])
         tracked = [Tracked(tracked[0].data, verdict.trial.prediction), *others]
     return verdict, tracked
 
@@ -240,17 +239,20 @@ def assess(
     weights: Array,
     summary: Summary | None,
     featurizer: Any,
-    prediction: Array,
+    x: Array,
+    labelled: tuple[Array, Array, Array],
     derivatives: Derivatives,
-    data: Data,
     loss: Loss,
     reg: Array,
     training: Training,
     trust_region: TrustRegion,
 ) -> Verdict:
-    """Try the learner with the least λ_w that makes it acceptable, if any does; its summary may be known already."""
+    """Try the learner with the least λ_w that makes it acceptable, if any does; its summary may be known already.
+
+    ``labelled`` are predictions of the ensemble, targets and weights.
+    """
     if summary is None:
-        summary = summarise(featurizer, data.x, derivatives, training.solver)
+        summary = summarise(featurizer, x, derivatives, training.solver)
 
     def trial_at(reg: Array) -> Trial:
         solution = solve_at_end(weights, summary, derivatives, reg, training)
@@ -258,7 +260,7 @@ def assess(
         step = trust_region.rate * solution.weights
         along = -2 * (theory.model_reduction + theory.slope)  # w·H̄w
         predicted = -trust_region.rate * theory.slope - 0.5 * trust_region.rate**2 * along
-        moved, actual = move(loss, prediction, featurizer, step, data)
+        moved, actual = move(loss, featurizer, step, x, *labelled)
         error = jnp.where(solution.finite, solution.error, jnp.inf)
         return Trial(step, moved, reduction_ratio(actual, predicted), error, theory)
 
@@ -270,7 +272,9 @@ def assess(
     return Verdict(trial, accepts(trial.ratio, trust_region), reg, following, solves)
 
 
-def move(loss: Loss, prediction: Array, featurizer: Any, weights: Array, data: Data) -> tuple[Array, Array]:
+def move(
+    loss: Loss, featurizer: Any, weights: Array, x: Array, prediction: Array, target: Array, weight: Array
+) -> tuple[Array, Array]:
     """Return f + h and the actual reduction L[f] − L[f + h].
 
     That is the mean of differences, which loses no digits when the reduction is small.
@@ -280,7 +284,7 @@ def move(loss: Loss, prediction: Array, featurizer: Any, weights: Array, data: D
         moved = f + columns(featurizer, x).T @ weights
         return moved, jnp.sum(w * (loss.value(f, t) - loss.value(moved, t)))
 
-    return block_scan(one_block, prediction, data.x, data.target, data.weight)
+    return block_scan(one_block, prediction, x, target, weight)
 
 
 class Soundness(NamedTuple):
@@ -344,7 +348,7 @@ def check_derivatives(found: Soundness, stage: int) -> bool:
 def record(stage: int, losses: list, verdict: Verdict, seconds: float) -> Record:
     """Gather one stage's history in plain Python numbers."""
     trial = verdict.trial
-    theory = {name: float(value) for name, value in vars(trial.diagnostics).items()}
+    theory = {name: float(value) for name, value in trial.diagnostics._asdict().items()}
     return Record(
         stage=stage,
         loss=float(losses[0]),

@@ -3,9 +3,8 @@
 Norms and inner products of functions are those of L²(μ_N): means over the training set with the sample weights.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -18,7 +17,7 @@ Scalar = Float[Array, ""]
 Weights = Float[Array, "n k"]
 
 
-class Diagnostics(eqx.Module):
+class Diagnostics(NamedTuple):
     """What the theory asks of one weak learner h = A_θ w.
 
     Attributes

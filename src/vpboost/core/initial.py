@@ -67,12 +67,12 @@ def initial_populations(
         except RuntimeError:  # a factory of the user's that NumPy cannot carry out
             keys, populations = initialise(*given)
         # taken apart without JAX where possible: so little work is not worth a compiled program
-        arrays, structure = eqx.partition(populations, is_array)
-        arrays = jax.tree.map(lambda leaf: np.asarray(leaf) if suits_numpy(leaf) else leaf, arrays)
+        leaves, structure = jax.tree.flatten(populations)
+        leaves = [np.asarray(leaf) if suits_numpy(leaf) else leaf for leaf in leaves]
         words = np.asarray(jax.random.key_data(keys))
         for i in range(STAGES_AT_ONCE):
-            one = jax.tree.map(lambda leaf, i=i: leaf[i], arrays)
-            yield words[i], eqx.combine(one, structure)
+            one = [leaf[i] if is_array(leaf) else leaf for leaf in leaves]
+            yield words[i], jax.tree.unflatten(structure, one)
         stage += STAGES_AT_ONCE
 
 

@@ -7,9 +7,8 @@ compute their features again, which is cheaper than fetching them from memory.
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -41,7 +40,7 @@ CG_WHILE_TRAINING = (1e-3, 30)
 CG_AT_END = (1e-7, 500)
 
 
-class Summary(eqx.Module):
+class Summary(NamedTuple):
     """What one pass over the data leaves of a featurizer: all that w*, Q and the diagnostics need, at any λ_w."""
 
     gradient: Float[Any, "n k"]  #: ḡ

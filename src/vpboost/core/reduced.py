@@ -16,9 +16,8 @@ group whose factorisation serves all K outputs, a diagonal H_i gives K groups of
 nK × nK. Coupled systems that are too large for that are solved by conjugate gradients from products H̄v alone.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -39,7 +38,7 @@ FeatureBlocks = Float[Array, "blocks n rows"]
 Weights = Float[Array, "n k"]
 
 
-class Derivatives(eqx.Module):
+class Derivatives(NamedTuple):
     """Derivatives of the loss at the current ensemble, per sample: ω_i, g_i and H_i."""
 
     weight: Float[Array, "*rows"]
@@ -47,7 +46,7 @@ class Derivatives(eqx.Module):
     curvature: Curvature
 
 
-class Reduced(eqx.Module):
+class Reduced(NamedTuple):
     """The reduced gradient ḡ (n × K) and the reduced Hessian H̄ in groups (G × m × m)."""
 
     gradient: Float[Any, "n k"]
@@ -74,7 +73,7 @@ class Reduced(eqx.Module):
         return self.ungroup(self.hessian @ self.group(weights))
 
 
-class Solution(eqx.Module):
+class Solution(NamedTuple):
     """Optimal linear weights, and how well the system was solved.
 
     ``error`` is the jitter that the factorisation needed (relative to the diagonal; 0 when none) or the relative

@@ -18,6 +18,8 @@ from .reduced import Derivatives
 
 #: Up to so many rows, the features of a learner are computed once and kept until it is accepted or rejected.
 MAX_ROWS_KEPT = 1 << 17
+#: What makes features of features.
+THEMSELVES = Identity()
 
 
 class Tracked(NamedTuple):
@@ -73,16 +75,15 @@ def in_blocks_of(data: Data, derivatives: Derivatives) -> Derivatives:
     return jax.tree.map(lambda leaf: leaf.reshape(*shape, *leaf.shape[2:]), derivatives)
 
 
-def featurized(featurizer: Any, tracked: list[Tracked]) -> tuple[Any, list[Data]]:
-    """Return a featurizer and data sets with the same features, the features as inputs where there are few rows.
+def featurized(featurizer: Any, tracked: list[Tracked]) -> tuple[Any, list[Any]]:
+    """Return a featurizer and inputs of the data sets that give their features: these themselves if rows are few.
 
     They are then computed once, and the programs that follow serve inputs of any shape.
     """
     sets = [one.data for one in tracked]
     if any(len(data.weight) > 1 and data.weight.size > MAX_ROWS_KEPT for data in sets):
-        return featurizer, sets
-    features = features_of(featurizer, sets)
-    return Identity(), [dataclasses.replace(data, x=z) for data, z in zip(sets, features, strict=True)]
+        return featurizer, [data.x for data in sets]
+    return THEMSELVES, features_of(featurizer, sets)
 
 
 def features_of(featurizer: Any, sets: list[Data]) -> list[Any]:
@@ -99,9 +100,9 @@ def features_in_blocks(featurizer: Any, inputs: list[Array]) -> list[Array]:
     return [block_map(partial(columns, featurizer), x) for x in inputs]
 
 
-def add(weights: Array, featurizer: Any, sets: list[Data], tracked: list[Tracked]) -> list[Tracked]:
-    """Return the data sets with predictions to which a learner is added; ``sets`` are the inputs of its featurizer."""
-    found = update(weights, [one.prediction for one in tracked], featurizer, [data.x for data in sets])
+def add(weights: Array, featurizer: Any, inputs: list[Any], tracked: list[Tracked]) -> list[Tracked]:
+    """Return the data sets with predictions to which a learner is added; ``inputs`` are those of its featurizer."""
+    found = update(weights, [one.prediction for one in tracked], featurizer, inputs)
     return [Tracked(one.data, prediction) for one, prediction in zip(tracked, found, strict=True)]
 
 

@@ -194,7 +194,7 @@ class Training(eqx.Module):
         return -step_size * jax.vmap(shape)(jnp.arange(self.max_steps))
 
 
-class Trained(eqx.Module):
+class Trained(NamedTuple):
     """A trained weak learner: featurizer, linear weights, objective at every step."""
 
     featurizer: Any
@@ -366,6 +366,6 @@ def batches(key: PRNGKeyArray, x: Array, derivatives: Derivatives, training: Tra
             batch = jax.tree.map(lambda leaf: leaf.reshape(1, n * block_rows, *leaf.shape[2:]), batch)
         total = jnp.sum(batch.weight if masses is None else masses[chosen])  # one message less
         total = jnp.maximum(total, jnp.finfo(batch.weight.dtype).tiny)
-        return rows, eqx.tree_at(lambda d: d.weight, batch, batch.weight / total)
+        return rows, batch._replace(weight=batch.weight / total)
 
     return draw

@@ -262,7 +262,14 @@ def n_numbers(args: Any) -> int:
 
 def is_array(leaf: Any) -> bool:
     """Say whether a program works on this."""
-    return isinstance(leaf, jax.Array | np.ndarray | np.generic)
+    kind = type(leaf)
+    known = _are_arrays.get(kind)
+    if known is None:  # asked a hundred times a stage, and JAX takes its time to answer
+        known = _are_arrays[kind] = isinstance(leaf, jax.Array | np.ndarray | np.generic)
+    return known
+
+
+_are_arrays: dict[type, bool] = {}
 
 
 def as_result(value: Any, kind: Any) -> Any:

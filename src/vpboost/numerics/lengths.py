@@ -97,9 +97,15 @@ def unlikelihood(logs: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[float,
     solved = inverse @ y
     variance = max(np.sum(solved * y) / (n * m), 1e-300)
     value = np.log(variance) / 2 + log_root / n
-    by_entry = (m * inverse - solved @ solved.T / variance) / (2 * n * m)
+    by_entry = inverse
+    by_entry *= m
+    by_entry -= solved @ (solved.T / variance)
+    by_entry /= 2 * n * m
     # ∂/∂log s_d of an entry is −(5/3)(1 + r) e⁻ʳ s_d² Δ_d²
-    by_square = by_entry * (1 + r) * decay * (-5 / 3)
+    by_square = r + 1
+    by_square *= by_entry
+    by_square *= decay
+    by_square *= -5 / 3
     by_s = 2 * s**2 * (by_square.sum(axis=1) @ x**2 - np.sum(x * (by_square @ x), axis=0))
     return float(value), np.append(by_s, tau * np.trace(by_entry))
 
@@ -111,12 +117,24 @@ def inverse_correlation(logs: np.ndarray, x: np.ndarray) -> tuple[np.ndarray | N
     """
     scaled = x * np.exp(logs[:-1])
     squares = np.sum(scaled**2, axis=1)
-    r = np.sqrt(5 * np.maximum(squares[:, None] + squares - 2 * scaled @ scaled.T, 0.0))
+    r = scaled @ (-2 * scaled.T)  # in place from here on: new arrays of this size take as long as what fills them
+    r += squares[:, None]
+    r += squares
+    np.sqrt(np.maximum(r, 0.0, out=r), out=r)
+    r *= np.sqrt(5)
     np.fill_diagonal(r, 0.0)
     decay = np.exp(-r)
-    factor, failed = dpotrf((1 + r + r**2 / 3) * decay + np.exp(logs[-1]) * np.eye(len(x)), lower=1)
+    correlation = r * r
+    correlation /= 3
+    correlation += r
+    correlation += 1
+    correlation *= decay
+    correlation.flat[:: len(x) + 1] += np.exp(logs[-1])
+    factor, failed = dpotrf(correlation.T, lower=1, overwrite_a=1)
     if failed:
         return None, np.inf, r, decay
-    inverse = np.tril(dpotri(factor, lower=1)[0])
-    inverse += np.tril(inverse, -1).T
-    return inverse, float(np.sum(np.log(np.diag(factor)))), r, decay
+    root = float(np.sum(np.log(np.diag(factor))))
+    lower = dpotri(factor, lower=1, overwrite_c=1)[0]  # zeros above
+    inverse = lower + lower.T
+    inverse.flat[:: len(x) + 1] /= 2
+    return inverse, root, r, decay
