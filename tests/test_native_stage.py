@@ -175,3 +175,36 @@ def test_what_c_does_not_sum_over_is_left_to_others() -> None:
         assert not tracked.keeps_features([several], classes, learner, 0)
         assert not tracked.keeps_features([data], SquaredError(), initial.example(ResNet, True, X), 0)
     assert not tracked.keeps_features([data], SquaredError(), learner, 0)  # by XLA
+
+
+def test_numbers_too_small_for_full_precision_count_as_zero() -> None:
+    """Leaves far from a row are products of tiny numbers; those below the normal ones would slow down everything."""
+    dense = dense_of((2, 3), 1, 1, 64, "float32")
+    far = np.array([-70.0, -70.0, 0.0, 0.0, 0.0, 0.0], np.float32)  # a gate of e⁻⁷⁰ where a column is one
+    network = native.Network(dense.sizes, "tanh", dense.theta, far, np.asarray(1.0, np.float32))
+    ones = np.ones_like(dense.x)
+    leaves = native.features(network, ones)[3:-1]
+    tiny = np.finfo(np.float32).tiny
+    assert np.all((leaves == 0) | (leaves >= tiny))
+    assert (leaves == 0).any()
+    np.testing.assert_allclose(leaves.sum(axis=0), 1, rtol=1e-6)
+
+
+def test_what_is_flushed_is_whole_again_afterwards() -> None:
+    half = np.full(4, np.finfo(np.float32).tiny) / np.float32(2)
+
+    def halved() -> np.ndarray:
+        return half * np.float32(1)
+
+    assert np.all(halved() > 0)
+    assert np.all(native.with_tiny_flushed(halved) == 0)
+    assert np.all(halved() > 0)
+    with pytest.raises(ZeroDivisionError):
+        native.with_tiny_flushed(lambda: 1 // 0)
+    assert np.all(halved() > 0)
+
+
+def test_threads_only_for_work_that_is_worth_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native.library, "n_cores", lambda: 8)
+    assert [native.library.threads_for(1, work, 100) for work in (0, 99, 250, 10_000)] == [1, 1, 2, 8]
+    assert [native.library.threads_for(n, 10_000, 100) for n in (2, 3, 9)] == [4, 2, 1]

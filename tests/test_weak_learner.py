@@ -1,4 +1,3 @@
-import dataclasses
 from functools import partial
 
 import equinox as eqx
@@ -39,7 +38,7 @@ def learn(key, population, x, derivatives, reg, training):
     learner = train(key, population, x, derivatives, reg, training)
     summary = summarise(learner.featurizer, x, derivatives, training.solver)
     weights = solve_at_end(learner.weights, summary, derivatives, reg, training).weights
-    return dataclasses.replace(learner, weights=weights)
+    return learner._replace(weights=weights)
 
 
 def solve_in_the_graph(features, derivatives, reg):

@@ -31,7 +31,7 @@ def stack_of(factory: Factory, bias: bool, keys: Array, rows: Array) -> Any:
     def features_of_all(leaves: Any, x: Array) -> Array:
         return columns(eqx.combine(leaves, structure), x)
 
-    first = jax.tree.map(lambda leaf: jax.eval_shape(lambda a: a[0], leaf), arrays)
+    first = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), arrays)
     one = require_vector(jax.eval_shape(features_of_one, first, rows[0]))
     side_by_side = jax.eval_shape(features_of_all, first, jnp.moveaxis(rows, 0, -1)).shape
     if side_by_side != (*one.shape, len(rows)):

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .library import ACTIVATIONS, ROWS, call, counted, expect, places, threads_for
+from .library import ACTIVATIONS, ROWS, WORTH_MEETING, call, counted, expect, places, threads_for
 
 
 class Dense(NamedTuple):
@@ -68,10 +68,11 @@ def train(dense: Dense, descent: Descent, n_threads: int | None = None, vector_b
             raise ValueError(f"chosen must be numbers of {n_blocks} blocks")
     if block_rows % ROWS or not dense.theta.flags.writeable:
         raise ValueError(f"blocks must have a multiple of {ROWS} rows, got {block_rows}, and theta be writeable")
+    work = (n_batch or n_blocks) * block_rows * len(dense.theta)
     with counted() as n_running:
         task = _Task(
             *(n_blocks, block_rows, len(dense.sizes) - 1, n_outputs, n_steps, n_batch),
-            *(ACTIVATIONS[dense.activation], n_threads or threads_for(n_running)),
+            *(ACTIVATIONS[dense.activation], n_threads or threads_for(n_running, work, WORTH_MEETING)),
             *(descent.reg, descent.reg_theta, descent.damping),
             **places(arrays),
         )

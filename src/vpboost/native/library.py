@@ -88,10 +88,13 @@ def n_cores() -> int:
     return cpu_count()
 
 
-@cache
-def threads_for(n_running: int) -> int:
-    """Return how many threads one of so many at work may have."""
-    return max(n_cores() // n_running, 1)
+#: Multiplications that are worth a thread: between two meetings of threads, and where threads have to be started.
+WORTH_MEETING, WORTH_STARTING = 500_000, 4_000_000
+
+
+def threads_for(n_running: int, work: int, worth: int = WORTH_STARTING) -> int:
+    """Return how many threads one of so many at work may have, for so many multiplications."""
+    return max(min(n_cores() // n_running, work // worth), 1)
 
 
 def places(arrays: dict[str, np.ndarray]) -> dict[str, int]:

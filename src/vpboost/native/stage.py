@@ -31,6 +31,11 @@ class Network(NamedTuple):
         """Features: those of the last layer, leaves, and the constant one."""
         return self.sizes[-1] + (1 << self.depth if self.depth else 0) + 1
 
+    @property
+    def work(self) -> int:
+        """Multiplications for a row."""
+        return n_theta(self.sizes) + self.depth * self.sizes[0] + (1 << self.depth)
+
     def arrays(self, *leading: int) -> dict[str, np.ndarray]:
         """Return parameters as C expects them, for so many learners."""
         dtype, n_asked = self.theta.dtype, self.depth * (self.sizes[0] + 1)
@@ -94,7 +99,8 @@ def features(
     if block_rows % ROWS:
         raise ValueError(f"blocks must have a multiple of {ROWS} rows, got {block_rows}")
     with counted() as n_running:
-        given = {"n_blocks": n_blocks, "block_rows": block_rows, "n_threads": n_threads or threads_for(n_running)}
+        n_threads = n_threads or threads_for(n_running, n_blocks * block_rows * network.work)
+        given = {"n_blocks": n_blocks, "block_rows": block_rows, "n_threads": n_threads}
         task = _Features(*network.numbers(), **given, size=float(network.size), **places(arrays))
         call(f"features_{dtype.name}", ctypes.byref(task), vector_bytes=vector_bytes)
     return found
@@ -123,7 +129,7 @@ def predictions(
     }
     with counted() as n_running:
         given = {"rows": len(x), "n_learners": n_learners, "n_outputs": n_outputs}
-        given["n_threads"] = n_threads or threads_for(n_running)
+        given["n_threads"] = n_threads or threads_for(n_running, len(x) * n_learners * networks.work)
         task = _Ensemble(*networks.numbers(), **given, **places(arrays))
         call(f"predictions_{dtype.name}", ctypes.byref(task), vector_bytes=vector_bytes)
     return found
@@ -151,6 +157,7 @@ def sums(
     if rows % ROWS:
         raise ValueError(f"there must be a multiple of {ROWS} rows, got {rows}")
     with counted() as n_running:
-        task = _Sums(rows, n, n_outputs, n_threads or threads_for(n_running), **places(arrays))
+        n_threads = n_threads or threads_for(n_running, rows * n * n // 2)
+        task = _Sums(rows, n, n_outputs, n_threads, **places(arrays))
         call(f"sums_{dtype.name}", ctypes.byref(task), vector_bytes=vector_bytes)
     return found[: n * n].reshape(n, n), found[n * n :].reshape(n, n_outputs)
