@@ -27,6 +27,10 @@ from .race import side_by_side
 from .run import NoScoreError, Run
 
 
+#: Seconds after which a chain that waits for the first one looks where that is.
+A_MOMENT = 0.002
+
+
 class Chain(NamedTuple):
     """One of the chains beside the first, cut at its best."""
 
@@ -102,7 +106,9 @@ class Chains(Choosing):
                 return stopped() or time.monotonic() >= deadline
 
             def watch(progress: Progress) -> bool:
-                # without rows to score by, it has as many stages as the first one keeps
+                # without rows to score by, it has as many stages as the first one keeps, and does not run ahead of it
+                while full and len(run.scores) >= len(first.scores) and not late() and not ended.wait(A_MOMENT):
+                    pass
                 enough = full and ended.is_set() and len(run.scores) >= n_kept(first)
                 return late() or enough or any([ends_fit(callback, progress) for callback in callbacks])
 

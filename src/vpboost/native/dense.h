@@ -21,6 +21,7 @@
 #define TILE 512
 #define SHARES 16
 #define DOUBLE (REAL_BITS == 64)
+#define ROOT(x) (DOUBLE ? sqrt(x) : sqrtf(x))
 
 enum { TANH, SILU, RELU };
 

@@ -49,21 +49,30 @@ static REAL through_activation(REAL *by, const REAL *values, const REAL *slopes,
 
 /* ---- the reduced problem ----------------------------------------------------------------------------------------- */
 
-/* Factors the matrix plus reg times the identity, its diagonal scaled to one; reads the upper triangle. Where rounding has made it
- * indefinite, ever more is added to the diagonal. */
+/* Factors U' U the matrix plus reg times the identity, its diagonal scaled to one; reads upper triangles, and writes one.
+ * Where rounding has made it indefinite, ever more is added to the diagonal. */
 static void factorise(const double *matrix, int64_t n, double reg, double *factor, double *scale) {
     const double tiny = DOUBLE ? 2.3e-308 : 1.2e-38, eps = DOUBLE ? 2.220446049250313e-16 : 1.1920929e-07;
     for (int64_t i = 0; i < n; i++) scale[i] = 1 / sqrt(fmax(matrix[i * n + i] + reg, tiny));
     int sound = 0;
     for (double jitter = 0; !sound && jitter < 1; jitter = fmax(10 * jitter, n * eps)) {
+        for (int64_t i = 0; i < n; i++) {
+            for (int64_t j = i; j < n; j++) factor[i * n + j] = scale[i] * scale[j] * matrix[i * n + j];
+            factor[i * n + i] = scale[i] * scale[i] * (matrix[i * n + i] + reg) + jitter;
+        }
         sound = 1;
-        for (int64_t i = 0; i < n && sound; i++)
-            for (int64_t j = 0; j <= i; j++) {
-                double s = scale[i] * scale[j] * (matrix[j * n + i] + (i == j ? reg : 0)) + (i == j ? jitter : 0);
-                for (int64_t k = 0; k < j; k++) s -= factor[i * n + k] * factor[j * n + k];
-                sound = i != j || s > 0;
-                factor[i * n + j] = i == j ? sqrt(s) : s / factor[j * n + j];
+        for (int64_t i = 0; i < n && sound; i++) { /* along rows, so that numbers can be worked on side by side */
+            double *row = factor + i * n;
+            sound = row[i] > 0;
+            const double pivot = sqrt(row[i]);
+            for (int64_t j = i; j < n; j++) row[j] /= pivot;
+            for (int64_t k = i + 1; k < n; k++) {
+                double *other = factor + k * n;
+                const double share = row[k];
+                for (int64_t j = k; j < n; j++) other[j] -= share * row[j];
             }
+            row[i] = pivot;
+        }
     }
 }
 
@@ -71,14 +80,14 @@ static void factorise(const double *matrix, int64_t n, double reg, double *facto
 static void solve(const double *factor, const double *scale, int64_t n, int64_t n_right, double *right) {
     for (int64_t c = 0; c < n_right; c++) {
         double *x = right + c;
+        for (int64_t i = 0; i < n; i++) x[i * n_right] *= -scale[i];
         for (int64_t i = 0; i < n; i++) {
-            double s = -scale[i] * x[i * n_right];
-            for (int64_t k = 0; k < i; k++) s -= factor[i * n + k] * x[k * n_right];
-            x[i * n_right] = s / factor[i * n + i];
+            const double found = x[i * n_right] /= factor[i * n + i];
+            for (int64_t k = i + 1; k < n; k++) x[k * n_right] -= factor[i * n + k] * found;
         }
         for (int64_t i = n - 1; i >= 0; i--) {
             double s = x[i * n_right];
-            for (int64_t k = i + 1; k < n; k++) s -= factor[k * n + i] * x[k * n_right];
+            for (int64_t k = i + 1; k < n; k++) s -= factor[i * n + k] * x[k * n_right];
             x[i * n_right] = s / factor[i * n + i];
         }
         for (int64_t i = 0; i < n; i++) x[i * n_right] *= scale[i];
@@ -227,17 +236,18 @@ static void backward(Room *room, int64_t step, int64_t share) {
 static void move(Room *room, int64_t step) {
     const Task *t = room->task;
     const REAL decay[2] = {(REAL)0.9, (REAL)0.999}, size = (REAL)t->step_sizes[step], damping = (REAL)t->damping;
+    REAL *theta = t->theta, *first = room->first, *second = room->second, *slopes = room->turned; /* done with those */
     double squares = 0;
     room->power[0] *= 0.9, room->power[1] *= 0.999;
     const REAL correct[2] = {(REAL)(1 / (1 - room->power[0])), (REAL)(1 / (1 - room->power[1]))};
-    for (int64_t i = 0; i < room->n_theta; i++) {
-        const REAL theta = t->theta[i];
-        const REAL slope = (REAL)(t->factors[step] * over_shares(room, i) + t->reg_theta * theta);
-        squares += (double)theta * theta;
-        room->first[i] = decay[0] * room->first[i] + (1 - decay[0]) * slope;
-        room->second[i] = decay[1] * room->second[i] + (1 - decay[1]) * (slope * slope);
-        const REAL root = (REAL)sqrt(room->second[i] * correct[1]);
-        t->theta[i] = theta + size * (room->first[i] * correct[0]) / (root + damping);
+    for (int64_t i = 0; i < room->n_theta && t->reg_theta > 0; i++) squares += (double)theta[i] * theta[i];
+    for (int64_t i = 0; i < room->n_theta; i++)
+        slopes[i] = (REAL)(t->factors[step] * over_shares(room, i) + t->reg_theta * theta[i]);
+    for (int64_t i = 0; i < room->n_theta; i++) { /* simple enough for the compiler to take many at a time */
+        const REAL slope = slopes[i];
+        first[i] = decay[0] * first[i] + (1 - decay[0]) * slope;
+        second[i] = decay[1] * second[i] + (1 - decay[1]) * (slope * slope);
+        theta[i] += size * (first[i] * correct[0]) / (ROOT(second[i] * correct[1]) + damping);
     }
     const double value = t->factors[step] * over_shares(room, room->n_theta);
     t->trace[step] = (REAL)(0.5 * (value + room->penalty + t->reg_theta * squares));
