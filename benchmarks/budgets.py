@@ -18,11 +18,13 @@ import warnings
 from itertools import product
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
 from portfolio import parts_of, score
 from vpboost import VPBoostClassifier, VPBoostRegressor
+from vpboost.core import trees
 from vpboost.estimators.plan import chains_of, rate_of, steps_of, width_of
 from vpboost.estimators.portfolio import PORTFOLIO, of_many
 
@@ -67,13 +69,17 @@ TREE_PROBLEMS = (
     *("uci_power", "tab_california", "magic", "adult", "electricity", "higgs", "uci_wine_red", "uci_boston"),
     *("uci_concrete", "evans_airfoil", "mtr_wq", "mtr_jura"),
 )
-#: Other parameters for the profile with trees as fits use it (``--lean``); the width is a factor.
+#: Other parameters for the profile with trees as fits use it (``--lean``); the width is a factor. Those in capitals are
+#: constants of ``vpboost.core.trees``.
 LEAN: dict[str, dict[str, Any]] = {
     "usual": {},
     "half as wide": {"width": 0.5},
     "a quarter as wide": {"width": 0.25},
     "batches of 2,048": {"batch_size": 2048},
     "half as wide, batches of 2,048": {"width": 0.5, "batch_size": 2048},
+    "half as wide, trees by half of the columns": {"width": 0.5, "COLUMNS": 0.5},
+    "half as wide, trees by half of the rows": {"width": 0.5, "ROWS": 0.5},
+    "half as wide, trees by 10,000 rows": {"width": 0.5, "MOST_ROWS": 10_000},
 }
 LEAN_PROBLEMS = (
     *("uci_power", "tab_california", "magic", "adult", "electricity", "higgs", "uci_kin8nm", "satimage"),
@@ -92,8 +98,12 @@ def fitted_leanly(
     found = {}
     for name, others in LEAN.items():
         if name not in known:
-            changed = {**others, "width": round(others["width"] * width_of(n))} if "width" in others else others
-            found[name] = judged(kind, parts, profile.parameters() | changed, seed)
+            constants = {what: value for what, value in others.items() if what.isupper()}
+            changed = {what: value for what, value in others.items() if what not in constants}
+            if "width" in changed:
+                changed["width"] = round(changed["width"] * width_of(n))
+            with mock.patch.multiple(trees, **{"ROWS": trees.ROWS, **constants}):
+                found[name] = judged(kind, parts, profile.parameters() | changed, seed)
     return {"profile": repr(profile)}, found
 
 

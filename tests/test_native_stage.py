@@ -65,6 +65,8 @@ def test_features_and_sums_are_those_of_dense_algebra(
     expected = all_features(dense, network)
     found = native.features(network, dense.x)
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
+    without = native.features(network._replace(questions=network.questions[:0]), dense.x)
+    np.testing.assert_array_equal(native.features(network, dense.x, known=without), found)
     gradient = np.ascontiguousarray(np.moveaxis(dense.gradient, 1, 0).reshape(n_outputs, -1))
     hessian, slopes = native.sums(found, gradient, dense.curvature.ravel())
     np.testing.assert_allclose(hessian, (expected * dense.curvature.ravel()) @ expected.T, rtol=1e-10, atol=1e-14)
@@ -81,7 +83,7 @@ def test_features_sums_and_predictions_do_not_depend_on_threads_nor_vectors(dtyp
     x = np.random.default_rng(1).normal(size=(1003, 5)).astype(dtype)
 
     def found(n_threads: int, vector_bytes: int | None = None) -> list[np.ndarray]:
-        z = native.features(network, dense.x, n_threads, vector_bytes)
+        z = native.features(network, dense.x, None, n_threads, vector_bytes)
         predicted = native.predictions(stacked, weights, np.ones(2), x, n_threads, vector_bytes)
         return [z, *native.sums(z, gradient, dense.curvature.ravel(), n_threads, vector_bytes), predicted]
 

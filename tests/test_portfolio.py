@@ -112,22 +112,44 @@ def test_the_race_keeps_the_profile_that_validates_best(short_race):
     np.testing.assert_array_equal(fixed.predict(X), model.predict(X))
 
 
+class Runner:
+    """A run whose scores are known beforehand; they do not change after the last."""
+
+    boosted = None
+    best_score = Run.best_score
+
+    def __init__(self, n_columns, *scores, n_rows=100):
+        self.known, self.scores = scores, []
+        self.train = SimpleNamespace(n_rows=n_rows)
+        encoder = SimpleNamespace(sources_=np.zeros(n_columns))
+        self.plan = SimpleNamespace(encoder=encoder, engine="xla", profile=PORTFOLIO[0], loss=SquaredError())
+
+    def boost(self, n_stages, seed, watch, resume):
+        assert resume is self.boosted
+        self.boosted = [*self.known, *[self.known[-1]] * n_stages][:n_stages]
+        self.scores = list(self.boosted)
+
+
+def test_runs_far_behind_after_a_few_stages_go_no_further():
+    def rivals(n_rows):
+        late = Runner(1, 2.0, 1.6, 1.25, 0.5, n_rows=n_rows)
+        return [Runner(1, 2.0, 1.5, 1.0, 0.9, n_rows=n_rows), late, Runner(1, 2.0, 1.6, 1.35, 0.1, n_rows=n_rows)]
+
+    few = rivals(1000)
+    assert race.race(few, 0, 8)[0] is few[1]
+    assert [len(run.scores) for run in few] == [8, 8, 3]
+    many = rivals(30_000)  # by which stages tell more
+    assert race.race(many, 0, 8)[0] is many[0]
+    assert [len(run.scores) for run in many] == [8, 3, 3]
+
+
 def test_fewer_columns_win_a_tie():
-    class Runner:
-        def __init__(self, score, n_columns):
-            self.score, self.scores = score, []
-            encoder = SimpleNamespace(sources_=np.zeros(n_columns))
-            self.plan = SimpleNamespace(encoder=encoder, engine="xla", profile=PORTFOLIO[0], loss=SquaredError())
+    def runner(score, n_columns):  # a gain of 2.5, so a margin of 0.01
+        return Runner(n_columns, score + 2.5, score)
 
-        def boost(self, n_stages, seed, watch):
-            assert n_stages == 7
-            self.scores = [self.score + 2.5] * 9 + [self.score]  # a gain of 2.5, so a margin of 0.01
-
-        best_score = Run.best_score
-
-    runners = [Runner(1.0, 30), Runner(1.009, 3), Runner(1.005, 3), Runner(1.011, 1)]
+    runners = [runner(1.0, 30), runner(1.009, 3), runner(1.005, 3), runner(1.011, 1)]
     assert race.race(runners, 0, 7) == (runners[2], False)
-    below_zero = [Runner(-1.0, 30), Runner(-0.98, 3)]
+    below_zero = [runner(-1.0, 30), runner(-0.98, 3)]
     assert race.race(below_zero, 0, 7)[0] is below_zero[0]
 
 

@@ -161,10 +161,13 @@ def boost(
                     learner = train_learner(
                         train_key, population, data.x, in_blocks_of(data, derivatives), reg, training
                     )
+                    known = None
                     if grower is not None:
-                        (features,) = features_of(learner.featurizer, [tracked[0].data])
-                        learner = grower.beside(train_key, learner, features, derivatives, reg)
-                    verdict, tracked = assess_and_add(learner, tracked, derivatives, loss, reg, training, trust_region)
+                        (known,) = features_of(learner.featurizer, [tracked[0].data])
+                        learner = grower.beside(train_key, learner, known, derivatives, reg)
+                    verdict, tracked = assess_and_add(
+                        learner, tracked, derivatives, loss, reg, training, trust_region, known
+                    )
                     derivatives, soundness, losses = jax.block_until_ready(
                         differentiate(loss, [one.labelled for one in tracked])
                     )
@@ -223,9 +226,13 @@ def assess_and_add(
     reg: Array,
     training: Training,
     trust_region: TrustRegion,
+    known: Array | None = None,
 ) -> tuple[Verdict, list[Tracked]]:
-    """Assess a learner; return the verdict, and the predictions with it if it is accepted."""
-    featurizer, (x, *inputs) = featurized(learner.featurizer, tracked)
+    """Assess a learner; return the verdict, and the predictions with it if it is accepted.
+
+    ``known`` are its features of the training data but for a tree's, if they have been computed already.
+    """
+    featurizer, (x, *inputs) = featurized(learner.featurizer, tracked, known)
     now, summary = tracked[0].labelled, summary_by_c(featurizer, x, derivatives, training.solver)
     verdict = assess(learner.weights, summary, featurizer, x, now, derivatives, loss, reg, training, trust_region)
     if verdict.accepted:

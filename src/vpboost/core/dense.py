@@ -123,10 +123,11 @@ def with_parameters(featurizer: Any, found: list[np.ndarray]) -> Any:
     return jax.tree.unflatten(structure, [new.get(id(leaf), leaf) for leaf in leaves])
 
 
-def features_by_c(featurizer: Any, inputs: list[Any]) -> list[np.ndarray]:
-    """Return the features of inputs in blocks, all of each in one block."""
+def features_by_c(featurizer: Any, inputs: list[Any], known: Any = None) -> list[np.ndarray]:
+    """Return the features of inputs in blocks, all of each in one block; of the first, those without leaves may be known."""
     network = network_for_c(featurizer, inputs[0].dtype)
-    return [native.features(network, np.ascontiguousarray(x))[None] for x in inputs]
+    of_each = [None if known is None else np.asarray(known)[0], *[None] * (len(inputs) - 1)]
+    return [native.features(network, np.ascontiguousarray(x), z)[None] for x, z in zip(inputs, of_each, strict=True)]
 
 
 def network_for_c(featurizer: Any, dtype: Any) -> native.Network:
@@ -199,7 +200,9 @@ def inputs_of(featurizer: Any, x: np.ndarray, decays: bool) -> tuple[np.ndarray,
     scale = (1 / np.sqrt(np.mean(seen))).astype(x.dtype)
     if decays:
         return x * np.where(seen, scale, 0).astype(x.dtype)[:, None], None
-    return x[:, seen] * scale, ~seen
+    shown = np.take(x, np.flatnonzero(seen), axis=1)
+    shown *= scale
+    return shown, ~seen
 
 
 def descent_of(key: PRNGKeyArray, weight: np.ndarray, reg: Array, training: Training) -> native.Descent:

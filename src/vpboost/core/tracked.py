@@ -75,23 +75,27 @@ def in_blocks_of(data: Data, derivatives: Derivatives) -> Derivatives:
     return jax.tree.map(lambda leaf: leaf.reshape(*shape, *leaf.shape[2:]), derivatives)
 
 
-def featurized(featurizer: Any, tracked: list[Tracked]) -> tuple[Any, list[Any]]:
+def featurized(featurizer: Any, tracked: list[Tracked], known: Any = None) -> tuple[Any, list[Any]]:
     """Return a featurizer and inputs of the data sets that give their features: these themselves if rows are few.
 
-    They are then computed once, and the programs that follow serve inputs of any shape.
+    They are then computed once, and the programs that follow serve inputs of any shape. ``known`` is as for
+    :func:`features_of`.
     """
     sets = [one.data for one in tracked]
     if any(len(data.weight) > 1 and data.weight.size > MAX_ROWS_KEPT for data in sets):
         return featurizer, [data.x for data in sets]
-    return THEMSELVES, features_of(featurizer, sets)
+    return THEMSELVES, features_of(featurizer, sets, known)
 
 
-def features_of(featurizer: Any, sets: list[Data]) -> list[Any]:
-    """Return the features of data sets, in as many blocks as their weights."""
+def features_of(featurizer: Any, sets: list[Data], known: Any = None) -> list[Any]:
+    """Return the features of data sets, in as many blocks as their weights.
+
+    ``known`` are those of the first set without the leaves of a tree, if they have been computed already.
+    """
     inputs = [data.x for data in sets]
-    known = is_native() and inputs[0].ndim == 3 and is_dense(featurizer)
+    by_c = is_native() and inputs[0].ndim == 3 and is_dense(featurizer)
     whole = all(len(data.weight) == 1 for data in sets)
-    return features_by_c(featurizer, inputs) if known and whole else features_in_blocks(featurizer, inputs)
+    return features_by_c(featurizer, inputs, known) if by_c and whole else features_in_blocks(featurizer, inputs)
 
 
 @partial(program, quick=ONCE_A_STAGE)

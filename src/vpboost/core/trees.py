@@ -99,7 +99,7 @@ class Grower:
         seen = np.zeros(n_columns, bool)
         seen[rng.permutation(n_columns)[: min(max(round(COLUMNS * n_columns), 1), MOST_COLUMNS)]] = True
         asked = native.Questions(
-            np.ascontiguousarray(self.bins[:, chosen]),
+            np.take(self.bins, chosen, axis=1),
             np.zeros(len(chosen), np.uint8),
             np.ascontiguousarray(gradient[chosen]),
             np.ascontiguousarray(curvature[chosen]),

@@ -94,9 +94,12 @@ OF_MANY_REGRESSED: dict[str, Any] = {"n_chains": 2}
 MOST_ENCODED_ROWS = 1_000_000
 
 #: The race: this many stages of each profile, at this boosting rate, which shows quickly where a profile leads. (Those
-#: behind after a few stages must not drop out: learners that see few columns start slowly and may end best.)
+#: a little behind after a few stages must not drop out: learners that see few columns start slowly and may end best.)
 PILOT_STAGES = 8
 PILOT_RATE = 0.3
+#: After so many stages, profiles that are behind by more than this part of the best score go no further; the second
+#: where ``MANY_TO_RACE`` rows race.
+FIRST_HEAT, FAR_BEHIND = 3, (0.3, 0.03)
 #: The race between smooth profiles: at the rate above, ten stages leave three hundredths of any response unexplained.
 SMOOTH_STAGES = 6
 SMOOTH_RATE = 0.7

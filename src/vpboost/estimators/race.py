@@ -10,7 +10,7 @@ import numpy as np
 from ..engine import using
 from ..losses import BinaryCrossEntropy, MulticlassCrossEntropy, SquaredError
 from ..native import n_cores
-from .portfolio import FINE_START, MANY_COLUMNS, MANY_TO_RACE, SLOW_START, TIE, TREE_START
+from .portfolio import FAR_BEHIND, FINE_START, FIRST_HEAT, MANY_COLUMNS, MANY_TO_RACE, SLOW_START, TIE, TREE_START
 from .run import Run
 
 
@@ -53,20 +53,30 @@ def side_by_side(
 
 
 def race(runs: list[Run], seed: int, n_stages: int) -> tuple[Run, bool]:
-    """Boost a few stages of each run; return the one that validates best.
+    """Boost a few stages of each run, unless it is far behind after the first of them; return the one that validates best.
 
     The second value says whether Ctrl-C ended the race early.
     """
+    going, interrupted = runs, False
+    for n in sorted({min(FIRST_HEAT, n_stages), n_stages}):
 
-    def boost(run: Run, stopped: Callable[[], bool]) -> None:
-        run.boost(n_stages, seed, lambda progress: stopped())
+        def boost(run: Run, stopped: Callable[[], bool], n: int = n) -> None:
+            run.boost(n, seed, lambda progress: stopped(), run.boosted)
 
-    interrupted = side_by_side(runs, runs[0].plan.engine, boost)
+        interrupted = interrupted or side_by_side(going, runs[0].plan.engine, boost)
+        going = within_reach(going)
     best = min(runs, key=standing)
     gain = best.scores[0] - best.best_score if best.scores else 0.0
     margin = min(TIE[0] * gain, TIE[1] * abs(best.best_score))
     level = [run for run in runs if run is best or standing(run) <= standing(best) + margin]
     return min(level, key=lambda run: (len(run.plan.encoder.sources_), standing(run))), interrupted
+
+
+def within_reach(runs: list[Run]) -> list[Run]:
+    """Return the runs that are not far behind the best one."""
+    best = min(standing(run) for run in runs)
+    margin = FAR_BEHIND[runs[0].train.n_rows >= MANY_TO_RACE] * abs(best)
+    return [run for run in runs if standing(run) <= best + margin]
 
 
 def standing(run: Run) -> float:

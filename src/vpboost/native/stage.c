@@ -91,9 +91,30 @@ static void grow_leaves(const Shape *s, REAL *asked, REAL size, int64_t rows, RE
     }
 }
 
+/* v.x + b of each level's question; most ask about one column. */
+static void ask(const Shape *s, const REAL *questions, Rows x, int64_t rows, REAL *asked) {
+    const int64_t n_inputs = s->sizes[0];
+    for (int64_t level = 0; level < s->depth; level++, asked += TILE) {
+        for (int64_t r = 0; r < rows; r += LANES) store(asked + r, all(questions[s->depth * n_inputs + level]));
+        for (int64_t i = 0; i < n_inputs; i++) {
+            const REAL v = questions[level * n_inputs + i];
+            for (int64_t r = 0; r < rows && v != 0; r += LANES)
+                store(asked + r, load(asked + r) + v * load(x.at + i * x.stride + r));
+        }
+    }
+}
+
+/* The leaves of a tree for a tile, in a room for all features. */
+static void leaves_of(const Shape *s, const REAL *questions, REAL size, Rows x, int64_t rows, REAL *room) {
+    REAL *spare = room + n_features(s) * TILE;
+    if (!s->depth) return;
+    ask(s, questions, x, rows, spare);
+    grow_leaves(s, spare, size, rows, room + s->sizes[s->n_layers] * TILE);
+}
+
 /* The features of a tile, in the first tiles of a room; theta and questions as in Features. */
 static void features_of(const Shape *s, const REAL *theta, const REAL *questions, REAL size, Rows x, int64_t rows, REAL *room) {
-    const int64_t last = s->sizes[s->n_layers], n = n_features(s);
+    const int64_t n = n_features(s);
     REAL *spare = room + n * TILE;
     Rows in = x;
     for (int64_t l = 0; l < s->n_layers; l++) {
@@ -104,11 +125,7 @@ static void features_of(const Shape *s, const REAL *theta, const REAL *questions
             activate(out.at + j * TILE, spare, rows, s->activation);
         in = out, theta += m * (a + 1);
     }
-    if (s->depth) {
-        const Rows asked = {spare, TILE};
-        product(x, questions, questions + s->depth * s->sizes[0], s->sizes[0], s->depth, rows, asked);
-        grow_leaves(s, spare, size, rows, room + last * TILE);
-    }
+    leaves_of(s, questions, size, x, rows, room);
     for (int64_t r = 0; r < rows; r += LANES) store(room + (n - 1) * TILE + r, all(1));
 }
 
@@ -119,6 +136,7 @@ typedef struct {
     const REAL *x;         /* n_blocks x inputs x block_rows */
     const REAL *theta;     /* weights and biases, layer by layer */
     const REAL *questions; /* depth x inputs, then depth: those of a tree */
+    const REAL *known;     /* what is known already: those without a tree; may be missing */
     REAL *features;        /* n x (n_blocks x block_rows) */
 } Features;
 
@@ -126,13 +144,21 @@ static void features_of_share(const void *given, int64_t share, int64_t n_shares
     const Features *f = given;
     const int64_t per_block = (f->block_rows + TILE - 1) / TILE, n_tiles = f->n_blocks * per_block;
     const int64_t total = f->n_blocks * f->block_rows, n_inputs = f->shape.sizes[0];
+    const int64_t n = n_features(&f->shape), last = f->shape.sizes[f->shape.n_layers];
     for (int64_t i = share * n_tiles / n_shares; i < (share + 1) * n_tiles / n_shares; i++) {
         const int64_t block = i / per_block, from = i % per_block * TILE;
         const int64_t rows = f->block_rows - from < TILE ? f->block_rows - from : TILE;
         const Rows x = {(REAL *)f->x + block * n_inputs * f->block_rows + from, f->block_rows};
-        features_of(&f->shape, f->theta, f->questions, (REAL)f->size, x, rows, room);
-        for (int64_t j = 0; j < n_features(&f->shape); j++)
-            memcpy(f->features + j * total + block * f->block_rows + from, room + j * TILE, sizeof(REAL) * (size_t)rows);
+        const int64_t place = block * f->block_rows + from;
+        if (f->known)
+            leaves_of(&f->shape, f->questions, (REAL)f->size, x, rows, room);
+        else
+            features_of(&f->shape, f->theta, f->questions, (REAL)f->size, x, rows, room);
+        for (int64_t j = 0; j < n; j++) {
+            const REAL *made = room + j * TILE;
+            if (f->known && (j < last || j == n - 1)) made = f->known + (j < last ? j : last) * total + place;
+            memcpy(f->features + j * total + place, made, sizeof(REAL) * (size_t)rows);
+        }
     }
 }
 

@@ -63,7 +63,7 @@ class _Features(ctypes.Structure):
         (ctypes.c_void_p, "sizes"),
         (ctypes.c_int64, "n_blocks block_rows n_threads"),
         (ctypes.c_double, "size"),
-        (ctypes.c_void_p, "x theta questions features"),
+        (ctypes.c_void_p, "x theta questions known features"),
     )
 
 
@@ -87,15 +87,21 @@ class _Sums(ctypes.Structure):
 
 
 def features(
-    network: Network, x: np.ndarray, n_threads: int | None = None, vector_bytes: int | None = None
+    network: Network,
+    x: np.ndarray,
+    known: np.ndarray | None = None,
+    n_threads: int | None = None,
+    vector_bytes: int | None = None,
 ) -> np.ndarray:
     """Return the features of inputs in blocks, ``(blocks, inputs, rows)``, as one: ``(features, blocks × rows)``.
 
-    The result does not depend on the number of threads, by default as many as there are cores for.
+    Those without the leaves of a tree may be known already, and only these be computed. The result does not depend on the number of threads, by default as many as there are cores for.
     """
     dtype, (n_blocks, _, block_rows) = network.theta.dtype, x.shape
     found = np.empty((network.n_features, n_blocks * block_rows), dtype)
     arrays = network.arrays() | {"x": expect(x, dtype, (n_blocks, network.sizes[0], block_rows)), "features": found}
+    if known is not None:
+        arrays["known"] = expect(known, dtype, (network.sizes[-1] + 1, n_blocks * block_rows))
     if block_rows % ROWS:
         raise ValueError(f"blocks must have a multiple of {ROWS} rows, got {block_rows}")
     with counted() as n_running:
