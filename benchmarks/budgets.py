@@ -25,8 +25,8 @@ import numpy as np
 from portfolio import parts_of, score
 from vpboost import VPBoostClassifier, VPBoostRegressor
 from vpboost.core import trees
-from vpboost.estimators.plan import chains_of, rate_of, steps_of, width_of
-from vpboost.estimators.portfolio import PORTFOLIO, of_many
+from vpboost.estimators.plan import chains_of, rate_of, steps_of
+from vpboost.estimators.portfolio import PORTFOLIO, of_many, width_of
 
 RESULTS = Path(__file__).parent / "results" / "budgets.json"
 MOST_ROWS = 30_000
@@ -72,7 +72,7 @@ TREE_PROBLEMS = (
 #: Other parameters for the profile with trees as fits use it (``--lean``); the width is a factor. Those in capitals are
 #: constants of ``vpboost.core.trees``.
 LEAN: dict[str, dict[str, Any]] = {
-    "usual": {},
+    "usual": {"width": 1.0},
     "half as wide": {"width": 0.5},
     "a quarter as wide": {"width": 0.25},
     "batches of 2,048": {"batch_size": 2048},

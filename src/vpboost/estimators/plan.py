@@ -21,7 +21,7 @@ from ..native import is_available as native_is_available
 from ..tables.encoder import InputEncoder
 from ..tables.scaling import TargetScaler
 from .parts import Part
-from .portfolio import MOST_TREE_ROWS, OF_NETWORK, Profile, is_auto
+from .portfolio import MOST_TREE_ROWS, OF_NETWORK, Profile, is_auto, width_of
 
 #: Below so many training rows, the automatic settings are more careful.
 FEW_TO_LEARN_FROM = 2000
@@ -160,11 +160,6 @@ def trust_region_of(settings: Any, profile: Profile, rate: float) -> TrustRegion
     given = parameters_of(settings, "rho_accept", "rho_small", "gamma_up", "gamma_down")
     given |= parameters_of(profile, "reg_lambda")
     return TrustRegion(**given, rate=rate, lambda_low=min(given["reg_lambda"], 1e-12))
-
-
-def width_of(n: int) -> int:
-    """Return the units of a hidden layer for so many training rows."""
-    return 16 if n < 10_000 else 32
 
 
 def factory_of(settings: Any, profile: Profile, n: int) -> Factory:

@@ -85,11 +85,12 @@ FINE_ROWS = 4000, 60_000
 #: Trees are grown beside learners up to so many training rows, and coupled outputs: those of several classes.
 MOST_TREE_ROWS, MOST_TREE_CLASSES = 60_000, 32
 #: Profiles with trees where training rows are more than these: a longer patience pays; networks need not be held back
-#: (of classifiers), and two chains will do (of regressors).
+#: (of classifiers), and two chains of narrower networks will do (of regressors; benchmarks/budgets.py --lean).
 FOR_PATIENCE, MANY_CLASSIFIED, MANY_REGRESSED = 2000, 8000, 5000
 PATIENCE: dict[str, Any] = {"rounds": 20}
 OF_MANY_CLASSIFIED: dict[str, Any] = {"reg_lambda": 1e-4}
 OF_MANY_REGRESSED: dict[str, Any] = {"n_chains": 2}
+NARROWER = 0.5
 #: Of more rows than this, only the columns themselves are kept: encodings multiply their number.
 MOST_ENCODED_ROWS = 1_000_000
 
@@ -251,12 +252,20 @@ def profiles(settings: Any, shape: tuple[int, ...], n_encodable: int | None = No
     return list(dict.fromkeys(fix(p, settings) for p in allowed))
 
 
+def width_of(n: int) -> int:
+    """Return the units of a hidden layer for so many training rows."""
+    return 16 if n < 10_000 else 32
+
+
 def of_many(profile: Profile, n: int, classifies: bool) -> Profile:
     """Return a profile with trees as it suits so many training rows."""
     if n >= FOR_PATIENCE:
         profile = profile._replace(**PATIENCE)
-    many, changes = (MANY_CLASSIFIED, OF_MANY_CLASSIFIED) if classifies else (MANY_REGRESSED, OF_MANY_REGRESSED)
-    return profile._replace(**changes) if n >= many else profile
+    if classifies:
+        return profile._replace(**OF_MANY_CLASSIFIED) if n >= MANY_CLASSIFIED else profile
+    if n < MANY_REGRESSED:
+        return profile
+    return profile._replace(**OF_MANY_REGRESSED, width=round(NARROWER * width_of(n)))
 
 
 def grows_trees(settings: Any, shape: tuple[int, ...]) -> bool:
