@@ -1,6 +1,8 @@
 """The choice of a profile: plans, the race between them, and the weights of columns."""
 
+import dataclasses
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -10,6 +12,7 @@ from ..callbacks import EarlyStopping, Progress
 from ..core.data import evenly_spaced
 from ..engine import using
 from ..losses import Observed, SquaredError
+from ..native import n_cores
 from ..numerics.lengths import MOST_ROWS, Process, likeliest_process
 from ..tables.encoder import InputEncoder, count_encodable
 from ..tables.rows import take
@@ -36,6 +39,7 @@ from .portfolio import (
     LEAST_ROWS,
     MANY_TO_RACE,
     MOST_TREE_CLASSES,
+    PILOT_BATCH,
     PILOT_RATE,
     PILOT_STAGES,
     RACE_ROWS,
@@ -89,13 +93,16 @@ class Choosing(Checks):
         """Return a run of a profile that has not begun, its numeric columns weighed if ``weights`` are given."""
         if encoder is None:
             encoder = InputEncoder(profile.encoding).fit(train.inputs, train.weight).weighed(weights)
-        encoded = train.encoded(encoder, profile.dtype)
+        known = None if held_out is None else held_out.values.encoded(encoder, profile.dtype)
+        return self._run_of(profile, encoder, train.encoded(encoder, profile.dtype), known)
+
+    def _run_of(self, profile: Profile, encoder: InputEncoder, train: Part, held_out: Part | None) -> Run:
+        """Return a run of a profile on encoded data that has not begun."""
         validated = held_out is not None and self.early_stopping_rounds is not None
         n_chains = chains_of(profile, np.shape(train.inputs), validated, self._is_classifier)
         averaged = 1 if profile.refit_full else n_chains  # its first chain is not averaged with the second
         rate = rate_of(profile, train.n_rows, averaged, self._is_classifier)
-        plan = self._plan_for(profile, encoder, encoded, rate, n_chains)
-        return Run(plan, encoded, None if held_out is None else held_out.values.encoded(encoder, profile.dtype))
+        return Run(self._plan_for(profile, encoder, train, rate, n_chains), train, held_out)
 
     def _plan_for(
         self,
@@ -170,9 +177,11 @@ class Choosing(Checks):
             print(f"chosen: {chosen}, validation {best.best_score:.4g}", file=sys.stderr)
         if interrupted:
             return best, True
-        everything = judging is held_out and racing.sample(SMOOTH_ROWS, seed) is train
+        everything = judging is held_out and racing is train and best.train.n_rows == train.n_rows
         if best.begun is not None and everything and self._goes_on_from_choice():
             return best.begun, False
+        if everything:
+            return self._run_of(chosen, best.plan.encoder, best.train, best.held_out), False
         return self._plan(chosen, train, held_out, best.plan.encoder.weights_), False
 
     def _goes_on_from_choice(self) -> bool:
@@ -265,10 +274,9 @@ class Choosing(Checks):
         """Return the best of some profiles after a few stages of each, and whether Ctrl-C came first."""
         if self.verbose:
             print(f"comparing {len(choices)} profiles on a few stages each", file=sys.stderr)
-        encoded: dict[str, Run] = {}
-        for profile in choices:
-            if profile.encoding not in encoded:
-                encoded[profile.encoding] = self._plan(profile, train, held_out)
+        firsts = {profile.encoding: profile for profile in reversed(choices)}
+        with ThreadPoolExecutor(n_cores()) as pool:
+            encoded = dict(zip(firsts, pool.map(lambda first: self._plan(first, train, held_out), firsts.values())))
         runs = [self._pilot(encoded[profile.encoding], profile, rate) for profile in choices]
         best, interrupted = race(runs, seed, n_stages)
         self.race_ |= {run.plan.profile: run.best_score for run in runs}
@@ -278,7 +286,11 @@ class Choosing(Checks):
         """Return a run on the same encoded data with another profile, made to show quickly where that leads."""
         encoder, train = run.plan.encoder, run.train
         rate = max(rate_of(profile, train.n_rows), rate)
-        return Run(self._plan_for(profile, encoder, train, rate), train, run.held_out)
+        plan = self._plan_for(profile, encoder, train, rate)
+        if is_auto(self.batch_size) and plan.training.batch_size is not None:
+            fewer = dataclasses.replace(plan.training, batch_size=min(plan.training.batch_size, PILOT_BATCH))
+            plan = dataclasses.replace(plan, training=fewer)
+        return Run(plan, train, run.held_out)
 
     def _weigh_columns(
         self,

@@ -98,9 +98,11 @@ MOST_ENCODED_ROWS = 1_000_000
 #: a little behind after a few stages must not drop out: learners that see few columns start slowly and may end best.)
 PILOT_STAGES = 8
 PILOT_RATE = 0.3
+#: Rows of a step at the most, where they are not all rows.
+PILOT_BATCH = 2048
 #: After so many stages, profiles that are behind by more than this part of the best score go no further; the second
 #: where ``MANY_TO_RACE`` rows race.
-FIRST_HEAT, FAR_BEHIND = 3, (0.3, 0.03)
+FIRST_HEAT, FAR_BEHIND = 3, (0.3, 0.04)
 #: The race between smooth profiles: at the rate above, ten stages leave three hundredths of any response unexplained.
 SMOOTH_STAGES = 6
 SMOOTH_RATE = 0.7
@@ -125,7 +127,7 @@ TIE = 0.004, 0.02
 SLOW_START, MANY_COLUMNS = (0.1, 0.6), 8
 #: The same where trees grow beside such learners, but for classifiers of many columns; the second with
 #: ``MANY_TO_RACE`` rows, of which they take long, the third for two classes.
-TREE_START = 0.25, 0.03, 0.15
+TREE_START = 0.25, 0.02, 0.15
 #: The same of the fine encoding, whose learners start nearly afresh.
 FINE_START = 0.05
 
