@@ -85,12 +85,13 @@ FINE_ROWS = 4000, 60_000
 #: Trees are grown beside learners up to so many training rows, and coupled outputs: those of several classes.
 MOST_TREE_ROWS, MOST_TREE_CLASSES = 60_000, 32
 #: Profiles with trees where training rows are more than these: a longer patience pays; networks need not be held back
-#: (of classifiers), and two chains of narrower networks will do (of regressors; benchmarks/budgets.py --lean).
+#: (of classifiers), and two chains will do (of regressors).
 FOR_PATIENCE, MANY_CLASSIFIED, MANY_REGRESSED = 2000, 8000, 5000
 PATIENCE: dict[str, Any] = {"rounds": 20}
 OF_MANY_CLASSIFIED: dict[str, Any] = {"reg_lambda": 1e-4}
 OF_MANY_REGRESSED: dict[str, Any] = {"n_chains": 2}
-NARROWER = 0.5
+#: From so many rows on, of regressors and of classifiers, narrower networks do as well (benchmarks/budgets.py --lean).
+NARROWER, NARROWER_FROM = 0.5, (5000, 20_000)
 #: Of more rows than this, only the columns themselves are kept: encodings multiply their number.
 MOST_ENCODED_ROWS = 1_000_000
 
@@ -263,11 +264,10 @@ def of_many(profile: Profile, n: int, classifies: bool) -> Profile:
     """Return a profile with trees as it suits so many training rows."""
     if n >= FOR_PATIENCE:
         profile = profile._replace(**PATIENCE)
-    if classifies:
-        return profile._replace(**OF_MANY_CLASSIFIED) if n >= MANY_CLASSIFIED else profile
-    if n < MANY_REGRESSED:
-        return profile
-    return profile._replace(**OF_MANY_REGRESSED, width=round(NARROWER * width_of(n)))
+    many, changes = (MANY_CLASSIFIED, OF_MANY_CLASSIFIED) if classifies else (MANY_REGRESSED, OF_MANY_REGRESSED)
+    if n >= many:
+        profile = profile._replace(**changes)
+    return profile._replace(width=round(NARROWER * width_of(n))) if n >= NARROWER_FROM[classifies] else profile
 
 
 def grows_trees(settings: Any, shape: tuple[int, ...]) -> bool:
