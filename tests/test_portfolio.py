@@ -56,7 +56,9 @@ def test_profiles_respect_what_is_fixed_and_the_shape():
     assert profiles(VPBoostClassifier(), (500, 8)) == narrow
     assert profiles(VPBoostClassifier(eval_metric="auc"), (500, 8)) == coarse
     assert "spline" in {p.encoding for p in profiles(VPBoostClassifier(max_features=None), (500, 8))}
-    assert {p.encoding for p in profiles(VPBoostClassifier(), (20_000, 8))} == {"plain", "quantile", "spline"}
+    assert {p.encoding for p in profiles(VPBoostClassifier(), (20_000, 15))} == {"plain", "quantile", "spline"}
+    assert {p.encoding for p in profiles(VPBoostClassifier(), (20_000, 16))} == {"plain", "quantile"}
+    assert "spline" in {p.encoding for p in profiles(VPBoostClassifier(), (20_000, 108), 6)}
     assert of("fine", "auto", "auto", (500, 80)) == [Profile("fine", 0.3, 1.0)]
     assert of("auto", "auto", "auto", (49, 8)) == [FALLBACK]
     assert profiles(VPBoostClassifier(), (19, 8)) == [FALLBACK] != profiles(VPBoostClassifier(), (20, 8))

@@ -39,6 +39,8 @@ MANY_STEPS, SHORT_IF_MANY = 100, 10_000
 #: The most rows that are seen at every step, and how many are of larger tables; then for learners of many steps, which
 #: see all rows often enough.
 BATCHES = (8192, 4096), (2048, 1024)
+#: Of very many rows, a step sees such a part of them, up to a number: learners then find less that is not there.
+PART_OF_MANY, MOST_OF_MANY = 32, 16_384
 #: What part of the score an improvement must be, for each stage that early stopping waits for it by itself: smooth
 #: responses without noise improve for ever by less and less.
 LEAST_GAIN = 2e-4
@@ -71,6 +73,7 @@ class FitPlan:
 def training_of(settings: Any, profile: Profile, n: int, n_outputs: int = 1, coupled: bool = False) -> Training:
     """Return how learners are trained on ``n`` rows; ``coupled`` says whether the loss couples the outputs."""
     most, rows = BATCHES[steps_of(profile, n) >= MANY_STEPS]
+    rows = max(rows, min(n // PART_OF_MANY, MOST_OF_MANY))
     batch = (None if n <= most else rows) if settings.batch_size == "auto" else plain_number(settings.batch_size)
     projects = settings.method == "vp"
     sketch = SKETCH if projects and not coupled and n_outputs >= 2 * SKETCH else None

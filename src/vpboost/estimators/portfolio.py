@@ -80,6 +80,8 @@ MOST_CHAINS = 1000
 LEAST_ROWS = 50, 20
 #: An encoding of more columns (of more than two values) than this would be too wide, or hardly finer than the other.
 MOST_COLUMNS = {"spline": 64, "fine": 32}
+#: Of so many columns or more it is behind where classifiers have ``MANY_TO_RACE`` rows (and with fewer rows see below).
+MANY_TO_ENCODE = 16
 #: The fine encoding is for regression on so many training rows: fewer do not fill its bins.
 FINE_ROWS = 4000, 60_000
 #: Trees are grown beside learners up to so many training rows, and coupled outputs: those of several classes.
@@ -242,8 +244,9 @@ def profiles(settings: Any, shape: tuple[int, ...], n_encodable: int | None = No
     if settings._is_classifier or not FINE_ROWS[0] <= shape[0] <= FINE_ROWS[1]:
         allowed = [p for p in allowed if p.encoding != "fine"]
     started = settings._is_classifier and settings.eval_metric is None and is_auto(settings.max_features)
-    if started and shape[1] >= MANY_COLUMNS and shape[0] < MANY_TO_RACE:
-        # these are wide, and too far behind those with a start
+    few = shape[0] < MANY_TO_RACE
+    if started and (shape[1] >= MANY_COLUMNS if few else n_columns >= MANY_TO_ENCODE):
+        # these are wide, and behind: where rows are few, too far behind those with a start
         allowed = [p for p in allowed if p.encoding != "spline"]
     if settings.relevance is True:
         allowed = [p for p in PORTFOLIO if p.encoding == "plain"]
