@@ -87,6 +87,8 @@ def test_profiles_with_trees_suit_the_number_of_rows():
     assert trees(classifier, 8000) == trees(classifier, 19_999) == (20, 1e-4, None, None, None)
     assert trees(classifier, 20_000) == (20, 1e-4, 16, None, None)
     assert trees(classifier, 8000, reg_lambda=0.5)[1] == 0.5
+    rates = [[p.learning_rate for p in profiles(classifier(), (n, 8)) if p.tree_depth] for n in (19_999, 20_000)]
+    assert rates == [[None], [0.2]]
     model = regressor(width=3, tree_depth=2, n_estimators=2, n_chains=1, encoding="plain").fit(*staircase())
     assert model.ensemble_.featurizers.featurizer.featurizer.featurizer.layers[0].weight.shape[-2] == 3
 

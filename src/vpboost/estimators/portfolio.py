@@ -92,8 +92,11 @@ FOR_PATIENCE, MANY_CLASSIFIED, MANY_REGRESSED = 2000, 8000, 5000
 PATIENCE: dict[str, Any] = {"rounds": 20}
 OF_MANY_CLASSIFIED: dict[str, Any] = {"reg_lambda": 1e-4}
 OF_MANY_REGRESSED: dict[str, Any] = {"n_chains": 2}
+#: And larger steps, where they take long.
+VERY_MANY_CLASSIFIED = 20_000
+OF_VERY_MANY_CLASSIFIED: dict[str, Any] = {"learning_rate": 0.2}
 #: From so many rows on, of regressors and of classifiers, narrower networks do as well (benchmarks/budgets.py --lean).
-NARROWER, NARROWER_FROM = 0.5, (5000, 20_000)
+NARROWER, NARROWER_FROM = 0.5, (MANY_REGRESSED, VERY_MANY_CLASSIFIED)
 #: Of more rows than this, only the columns themselves are kept: encodings multiply their number.
 MOST_ENCODED_ROWS = 1_000_000
 
@@ -270,6 +273,8 @@ def of_many(profile: Profile, n: int, classifies: bool) -> Profile:
     many, changes = (MANY_CLASSIFIED, OF_MANY_CLASSIFIED) if classifies else (MANY_REGRESSED, OF_MANY_REGRESSED)
     if n >= many:
         profile = profile._replace(**changes)
+    if classifies and n >= VERY_MANY_CLASSIFIED:
+        profile = profile._replace(**OF_VERY_MANY_CLASSIFIED)
     return profile._replace(width=round(NARROWER * width_of(n))) if n >= NARROWER_FROM[classifies] else profile
 
 
