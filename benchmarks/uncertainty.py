@@ -3,6 +3,7 @@
     VPBOOST_DATA=path/to/data python benchmarks/uncertainty.py        # hours; goes on if stopped
     python benchmarks/uncertainty.py --table                          # what is stored already, in Markdown
     python benchmarks/uncertainty.py --inner                          # VPBoost on parts of training parts: to choose by
+    python benchmarks/uncertainty.py --simulated 0.01 --splits 3      # coverage on simulations with 1 % of noise
 
 The 90/10 splits of the literature (20, of the large tables 5), default settings; peers that stop early get a tenth
 of the training part to do so. One fit at a time; set ``OMP_NUM_THREADS=1`` if others work on the machine, and compare
@@ -13,6 +14,7 @@ left out.
 
 import argparse
 import json
+import math
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -21,10 +23,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from scipy.stats import norm
+from scipy.stats import betabinom, norm
 
+from problems import PROBLEMS, sample
 from tables import THREADS, data_folder
 from vpboost import VPBoostRegressor
+from vpboost.estimators.prediction import evaluated
 
 RESULTS = Path(__file__).parent / "results" / "uncertainty.json"
 #: Tables, and splits of each.
@@ -128,7 +132,8 @@ def of_intervals(split: Split, intervals: dict[float, tuple[np.ndarray, np.ndarr
 
 def vpboost_intervals(split: Split, seed: int) -> dict[str, float]:
     model = VPBoostRegressor(random_state=seed).fit(split.X, split.y)
-    return of_intervals(split, {c: model.predict_interval(split.X_test, c) for c in COVERAGES})
+    found = of_intervals(split, {c: model.predict_interval(split.X_test, c) for c in COVERAGES})
+    return found | {"rows": len(split.y_test), "errors known": model._known_conformity(max(COVERAGES)).fewest()}
 
 
 def mapie(split: Split, seed: int) -> dict[str, float]:
@@ -203,6 +208,39 @@ def inner(names: list[str]) -> None:
     print(f"mean: NLL {nll:.3f}, {seconds:.1f} s")
 
 
+def simulated(noise: float, seeds: int) -> None:
+    """Print coverages where chains after the first learn from all rows, of the model and of the first chain alone.
+
+    They are of 1,000 more runs of simulations of 200, less those of exact intervals: means with standard errors.
+    """
+    found = []
+    for seed, (name, problem) in product(range(70, 70 + seeds), PROBLEMS.items()):
+        runs = sample(problem, 200, seed, noise)
+        if runs.y_train.ndim > 1:
+            continue
+        model = VPBoostRegressor(random_state=seed).fit(runs.x_train, runs.y_train)
+        if not model.profile_.refit_full:
+            continue
+        rng = np.random.default_rng(seed)
+        truth = runs.y_test + noise * runs.y_train.std() * rng.normal(size=len(runs.y_test))
+        first = model.boosted_.ensemble.truncate(model.best_iteration_)
+        alone = model._from_raw(evaluated(first, model.input_encoder_.transform(runs.x_test))).reshape(truth.shape)
+        row = []
+        for coverage in COVERAGES:
+            low, high = model.predict_interval(runs.x_test, coverage)
+            facts = {"rows": len(truth), "errors known": model._known_conformity(coverage).fewest()}
+            for predicted in ((low + high) / 2, alone):
+                covered = np.mean(np.abs(truth - predicted) <= (high - low) / 2)
+                row.append(covered - promised([facts], coverage)[0])
+        found.append(row)
+        print(f"{name}, seed {seed}: {' '.join(f'{value:+.3f}' for value in row)}", flush=True)
+    mean, error = np.mean(found, axis=0), np.std(found, axis=0, ddof=1) / np.sqrt(len(found))
+    cells = [f"{value:+.3f} ± {2 * off:.3f}" for value, off in zip(mean, error, strict=True)]
+    print(f"\n| {len(found)} fits | {' | '.join(map(str, COVERAGES))} |\n|---|{'---|' * len(COVERAGES)}")
+    for i, who in enumerate(("the model", "its first chain")):
+        print(f"| {who} | {' | '.join(cells[i::2])} |")
+
+
 def mean_of(found: dict[str, dict[str, float]], name: str, model: str, what: str) -> str:
     """Return the mean of a number over splits, with its standard error."""
     values = [facts[what] for key, facts in found.items() if key.startswith(f"{name} | {model} | ") and what in facts]
@@ -222,10 +260,40 @@ def table(found: dict[str, dict[str, float]], models: list[str], what: str) -> N
         print(f"| {name} | {' | '.join(cells)} |")
 
 
+def promised(facts: list[dict[str, float]], coverage: float) -> tuple[float, float]:
+    """Return the mean coverage of exact conformal intervals on splits, and its sampling error.
+
+    Of n rows whose errors are known and m others in random order, the number of the others that is within has a
+    beta-binomial law, whatever the model. That holds given all rows of a table, of which splits are drawn one by one:
+    their errors are independent. (Of chains, some rows are among the n more than once; the true error is larger.)
+    """
+    laws = []
+    for one in facts:
+        m, n = int(one["rows"]), int(one["errors known"])
+        k = math.ceil(coverage * (n + 1) - 1e-9)
+        laws.append([betabinom.mean(m, k, n + 1 - k) / m, betabinom.var(m, k, n + 1 - k) / m**2])
+    mean, variance = np.mean(laws, axis=0)
+    return float(mean), float(np.sqrt(variance / len(laws)))
+
+
+def sampling_errors(found: dict[str, dict[str, float]]) -> None:
+    """Print coverages of VPBoost with what exact ones may be by chance, and by how many errors they are off."""
+    print("\nVPBoost, covered (exact intervals: mean ± 2 errors; off by so many errors)\n")
+    print(f"| | {' | '.join(map(str, COVERAGES))} |")
+    print(f"|---|{'---|' * len(COVERAGES)}")
+    for name in TABLES:
+        cells, facts = [], [facts for key, facts in found.items() if key.startswith(f"{name} | VPBoost, intervals | ")]
+        for coverage in COVERAGES if facts else ():
+            (mean, error), covered = promised(facts, coverage), np.mean([one[f"covered {coverage}"] for one in facts])
+            cells.append(f"{covered:.3f} ({mean:.3f} ± {2 * error:.3f}; {(covered - mean) / error:+.1f})")
+        print(f"| {name} | {' | '.join(cells)} |")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--table", action="store_true", help="print what is stored")
     parser.add_argument("--inner", action="store_true", help="score VPBoost on parts of training parts only")
+    parser.add_argument("--simulated", type=float, metavar="NOISE", help="coverage on simulations; a seed is a split")
     parser.add_argument("--splits", type=int, default=20)
     parser.add_argument("--only", nargs="+", default=list(TABLES), choices=list(TABLES))
     parser.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
@@ -233,6 +301,9 @@ def main() -> None:
     warnings.simplefilter("ignore")
     if options.inner:
         inner(options.only)
+        return
+    if options.simulated is not None:
+        simulated(options.simulated, options.splits)
         return
     if not options.table:
         run(options)
@@ -243,6 +314,7 @@ def main() -> None:
     for coverage in COVERAGES:
         table(found, bands, f"covered {coverage}")
         table(found, bands, f"width {coverage}")
+    sampling_errors(found)
 
 
 if __name__ == "__main__":

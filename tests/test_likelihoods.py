@@ -153,6 +153,13 @@ def test_laws_agree_with_their_samples(law):
     assert len(law) == 2
 
 
+@pytest.mark.parametrize("key", [jax.random.key(3), jax.random.PRNGKey(3)], ids=["key", "PRNGKey"])
+def test_samples_by_a_key_of_jax(key):
+    law = LAWS[0]
+    np.testing.assert_array_equal(law.sample(4, key), law.sample(4, key))
+    assert (law.sample(4, key) != law.sample(4, jax.random.split(key)[0])).all()
+
+
 @each_law
 def test_density_sums_to_one_and_crps_is_its_integral(law):
     y = np.array([1.0, 4.0])

@@ -8,6 +8,7 @@ import abc
 import dataclasses
 from typing import Any
 
+import jax
 import numpy as np
 from scipy import special, stats
 
@@ -53,7 +54,9 @@ class Distribution(abc.ABC):
         return np.asarray(self.law.logpdf(y))
 
     def sample(self, n: int = 1, random_state: Any = None) -> np.ndarray:
-        """Return ``n`` random draws along a first axis; ``random_state`` is a seed or a generator of NumPy."""
+        """Return ``n`` random draws along a first axis, by a seed, a generator of NumPy or a key of JAX."""
+        if isinstance(random_state, jax.Array):
+            random_state = np.random.default_rng(np.asarray(jax.random.key_data(random_state)))
         return self.law.rvs(size=(check_count("n", n), *self._shape()), random_state=random_state)
 
     @abc.abstractmethod

@@ -95,9 +95,7 @@ class VPBoostClassifier(ClassifierMixin, LabelSets, BaseVPBoost):
         comparable = "O" in (labels.dtype.kind, self.classes_.dtype.kind) or as_text[0] == as_text[1]
         unknown = ~np.isin(labels, self.classes_) if comparable else np.ones(len(labels), bool)  # 10 is not "10"
         if unknown.any():
-            raise ValueError(
-                f"y_val must hold only classes seen in y (of the first fit), got {str(labels[unknown][0])!r}"
-            )
+            raise ValueError(f"y and y_val must hold only classes of the (first) fit, got {str(labels[unknown][0])!r}")
         return np.searchsorted(self.classes_, labels).astype(np.int32)
 
     def _check_weight(self, sample_weight: Any, y: Any, n: int, name: str) -> np.ndarray:
