@@ -79,6 +79,19 @@ def test_the_posterior_is_that_of_gaussian_process_regression(n_aside):
         np.testing.assert_allclose(found.noise_of_outputs, y.std(axis=0) * np.sqrt(found.nugget * variance), rtol=1e-5)
 
 
+def test_the_posterior_is_that_of_dense_bayesian_linear_regression():
+    # features whose products are the correlations, their weights of a standard normal law, noise of variance τ
+    y, test = smooth(X)[:, None], RNG.uniform(-3, 3, size=(40, 2))
+    found = Ignorance(Evidence(X, y, np.zeros((0, 1)), all_seen=True))
+    every = np.concatenate([X, test])
+    correlations = Matern(found.spread / found.inverse_lengths, nu=2.5)(every)
+    known, new = np.split(np.linalg.cholesky(correlations + 1e-12 * np.eye(len(every))), [len(X)])
+    covariance = np.linalg.inv(known.T @ known / found.nugget + np.eye(len(every)))
+    mean = y.mean() + new @ covariance @ known.T @ (y - y.mean()) / found.nugget
+    expected = y.std() * np.sqrt(found.variance * np.einsum("ij,jk,ik->i", new, covariance, new)[:, None])
+    np.testing.assert_allclose(found(test, mean), expected, rtol=1e-4)
+
+
 def test_rows_that_the_model_has_not_seen_leave_it_ignorant():
     y, errors = smooth(X)[:, None], 0.01 * RNG.normal(size=(60, 1))
     order = np.argsort(X[:, 0])  # those set aside are on the right
@@ -233,6 +246,8 @@ def test_errors_say_what_to_do():
     wide = RNG.normal(size=(60, MOST_COLUMNS + 1))
     with pytest.raises(ValueError, match="128 encoded columns at the most"):
         VPBoostRegressor(**QUICK).fit(wide, wide[:, 0]).predict_uncertainty(wide)
+    with pytest.raises(ValueError, match="one row tells nothing of how far off predictions may be"):
+        VPBoostRegressor(**QUICK).fit(X[:1], X[:1, 0]).predict(X, return_std=True)
 
 
 # --- files ------------------------------------------------------------------------------------------------------------

@@ -80,6 +80,8 @@ class Uncertain:
                 f"how sure the model is can be told of tables with {MOST_COLUMNS} encoded columns at the most, and not "
                 "of models from files of earlier versions or saved with training_rows=False; use predict_interval"
             )
+        if len(self._evidence.rows) == 1:
+            raise ValueError("one row tells nothing of how far off predictions may be; fit two or more")
         if self._ignorance is None:
             self._ignorance = Ignorance(self._evidence)
         found = [self._uncertainty_of(encoded, self._ignorance) for encoded in self._encoded_parts(X)]
