@@ -20,7 +20,7 @@ from vpboost.estimators.label_sets import best_temperature
 from vpboost.estimators.loading import from_bytes
 from vpboost.export import to_onnx
 from vpboost.files.container import pack, unpack
-from vpboost.numerics.conformal import Conformity, conformal_quantile, rows_needed
+from vpboost.numerics.conformal import Conformity, conformal_quantile, rows_needed, widened
 from vpboost.predictor import Predictor
 
 COVERAGES = ["0.07", "0.33", "0.5", "0.6", "0.7", "0.8", "0.9", "0.95", "0.99", "0.999"]
@@ -181,6 +181,16 @@ def test_errors_of_the_mean_of_chains_are_told_by_rows_that_several_have_set_asi
     assert model._gain(nothing, n_chains) == 1
     huge = seen._replace(raw=1e200 * seen.raw)
     np.testing.assert_allclose(model._gain(huge, n_chains), model._gain(seen, n_chains))
+
+
+def test_scores_are_larger_where_the_model_leaves_more_of_training_rows_than_the_chain_they_are_of():
+    scores, before = np.abs(np.random.default_rng(0).normal(size=(2, 4000, 2)))
+    for unit in (1.0, 1e200):
+        found = widened(unit * scores, unit * before, unit * before * [2.0, 0.5]) / unit
+        np.testing.assert_allclose(found[:, 1], scores[:, 1], rtol=1e-12)
+        doubled = [np.quantile(part[:, 0], [0.5, 0.9, 0.95]) for part in (found, 2 * scores)]
+        np.testing.assert_allclose(*doubled, rtol=0.05)
+    assert not widened(0 * scores, 0 * before, 0 * before).any()
 
 
 def test_calibration_by_folds():

@@ -269,6 +269,8 @@ class BaseVPBoost(Displayed, Differentiable, Calibrating, Chains):
         self._importance_rows, self._importances = np.array(evenly_spaced(run.train.inputs, 512)), None
         unseen = self.ensemble_ if given else boosted.ensemble.truncate(n_learners)  # by given rows all chains
         self._remember([(run.held_out, unseen), *((c.held_out, c.ensemble) for c in others if not given)])
+        if full:
+            self._heed_training(run.train, unseen)
         self._note(run.train, run.held_out, unseen, given)
         return self
 

@@ -165,6 +165,9 @@ class Calibrating:
         """Return how many times smaller scores of the mean of chains are than those of one, of each output."""
         return 1.0
 
+    def _heed_training(self, train: Part, first: Ensemble) -> None:
+        """Heed what the model leaves of training rows, where scores are those of the first chain alone: nothing."""
+
     def _keep_scores(self, scores: np.ndarray, weight: np.ndarray) -> None:
         """Keep scores of rows by models that have not learnt from them; they tell the scale of each output's, too."""
         found, weight = few_enough(scores, weight)

@@ -6,10 +6,14 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ..numerics.conformal import Conformity
+from ..core.ensemble import Ensemble
+from ..numerics.conformal import Conformity, widened
 from ..tables.scaling import TargetScaler
-from .calibration import Seen
+from .calibration import MOST_OF_FIT, Seen
+from .parts import Part
+from .prediction import evaluated
 from .spread import Honest, log_gain, numbered
+from .uncertainty import some_of
 
 
 class Intervals:
@@ -24,6 +28,7 @@ class Intervals:
     _from_raw: Callable[[np.ndarray], np.ndarray]
     _mean_and_std: Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray | None]]
     _known_conformity: Callable[..., Conformity]
+    _conformity: Conformity | None
 
     def predict_interval(self, X: Any, coverage: float = 0.9, simultaneous: bool = False) -> tuple:
         """Return intervals that hold the true ``y`` of a part ``coverage`` of rows like those of training.
@@ -106,6 +111,19 @@ class Intervals:
         size = np.sqrt(np.average((target - centre) ** 2, axis=0, weights=seen.weight))
         rows = Honest(seen.encoded, target, centre, seen.weight, numbered(seen.encoded, target))
         return np.exp(0.5 * log_gain(rows, np.log(np.broadcast_to(size, centre.shape)), n_chains))
+
+    def _heed_training(self, train: Part, first: Ensemble) -> None:
+        """Make scores larger where the model leaves more of training rows than the first chain, whose scores they are.
+
+        Chains that learn from all rows are judged by none, and may be worse than the first by chance.
+        """
+        known = self._conformity
+        some = some_of(train, MOST_OF_FIT)
+        if known is None or not (np.isfinite(some.target).all() and np.isfinite(known.scores).all()):
+            return
+        encoded = np.asarray(some.inputs[:])
+        left = [self._scores(some.target, encoded, raw) for raw in (evaluated(first, encoded), self._raw_of(encoded))]
+        self._conformity = known._replace(scores=widened(known.scores, *left))
 
     def _typical(self) -> np.ndarray:
         """Return the scale of each output's scores where the fit had none to tell it: the spread of the targets."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..predictor import conformal_quantile, rows_needed, score_quantiles
 
-__all__ = ["Conformity", "conformal_quantile", "rows_needed"]
+__all__ = ["Conformity", "conformal_quantile", "rows_needed", "widened"]
 
 
 class Conformity(NamedTuple):
@@ -29,3 +29,21 @@ class Conformity(NamedTuple):
         """Return the number of scores of the output that has the fewest, or of rows that have all of them."""
         known = ~np.isnan(self.scores) & (self.weight > 0)[:, None]
         return int(known.all(axis=1).sum() if simultaneous else known.sum(axis=0).min())
+
+
+def widened(scores: np.ndarray, before: np.ndarray, after: np.ndarray) -> np.ndarray:
+    """Return scores of one model, larger where another leaves more of the same training rows, level by level.
+
+    What squares of errors of training rows are larger by, is added to squares of scores; all of shape (rows, outputs).
+
+    >>> widened(np.array([[3.0], [6.0]]), np.array([[3.0], [3.0]]), np.array([[5.0], [5.0]])).round(2).ravel().tolist()
+    [5.0, 7.21]
+    """
+    unit = np.maximum(np.maximum(scores.max(axis=0), before.max(axis=0)), after.max(axis=0))
+    unit = np.where(unit > 0, unit, 1.0)
+    found = np.empty_like(scores)
+    levels = (np.arange(len(scores)) + 0.5) / len(scores)
+    for k, order in enumerate(np.argsort(scores, axis=0).T):
+        more, less = (np.quantile(part[:, k] / unit[k], levels) ** 2 for part in (after, before))
+        found[order, k] = unit[k] * np.sqrt((scores[order, k] / unit[k]) ** 2 + np.maximum(more - less, 0.0))
+    return found
