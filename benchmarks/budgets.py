@@ -88,9 +88,7 @@ LEAN_PROBLEMS = (
 SEEDS = (0, 1)
 
 
-def fitted_leanly(
-    problem: str, seed: int, known: dict[str, Any]
-) -> tuple[dict[str, Any], dict[str, dict[str, float]]]:
+def fitted_leanly(problem: str, seed: int, known: dict[str, Any]) -> tuple[dict[str, Any], dict[str, dict[str, float]]]:
     """Return what comes of leaner settings that are not known yet of the profile with trees."""
     kind, parts = parts_of(problem, seed, MOST_ROWS)
     n = len(parts.fit[0])
@@ -213,11 +211,12 @@ def main() -> None:
         print(rates(options.rates))
         return
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    budgets, problems, fit, ending = BUDGETS, PROBLEMS, fitted, ""
+    kind: tuple[Any, Any, Any, str] = BUDGETS, PROBLEMS, fitted, ""
     if options.trees:
-        budgets, problems, fit, ending = TREE_BUDGETS, TREE_PROBLEMS, fitted_with_trees, "trees"
+        kind = TREE_BUDGETS, TREE_PROBLEMS, fitted_with_trees, "trees"
     if options.lean:
-        budgets, problems, fit, ending = LEAN, LEAN_PROBLEMS, fitted_leanly, "lean"
+        kind = LEAN, LEAN_PROBLEMS, fitted_leanly, "lean"
+    budgets, problems, fit, ending = kind
     for seed, problem in product(range(options.seeds), () if options.table else options.only or problems):
         key = " | ".join([problem, str(seed), *([ending] if ending else [])])
         if set(budgets) <= set(results.get(key, {})):

@@ -259,9 +259,8 @@ def test_reductions_keep_their_digits(x64):
     """L[f] − L[f + h] of a tiny step, against the difference in whole numbers of the closed form; and f + h itself."""
     data = prepare(X, Y, SquaredError(), dtype="float64")
     weights = np.array([[1e-9], [-2e-9]])
-    moved, found = move(
-        SquaredError(), Identity(), jnp.asarray(weights), data.x, data.filled(jnp.array([0.5])), data.target, data.weight
-    )
+    start = data.filled(jnp.array([0.5]))
+    moved, found = move(SquaredError(), Identity(), jnp.asarray(weights), data.x, start, data.target, data.weight)
     step = X @ weights[:, 0]
     np.testing.assert_allclose(data.rows_of(moved)[:, 0], 0.5 + step, rtol=1e-15)
     np.testing.assert_allclose(found, np.mean(step * (Y - 0.5) - 0.5 * step**2), rtol=1e-6)

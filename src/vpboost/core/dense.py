@@ -28,7 +28,7 @@ MOST_KEPT = 1 << 26
 
 
 def train_learner(
-    key: PRNGKeyArray, featurizers: Any, x: Array, derivatives: Derivatives, reg: Array, training: Training
+    key: Any, featurizers: Any, x: Array, derivatives: Derivatives, reg: Array, training: Training
 ) -> Trained:
     """Do what :func:`vpboost.core.weak_learner.train` does, by C if that is the backend and knows such learners."""
     if is_native() and is_plain(training) and is_dense(featurizers) and x.ndim == 3 and fits(featurizers, x, training):
@@ -124,7 +124,10 @@ def with_parameters(featurizer: Any, found: list[np.ndarray]) -> Any:
 
 
 def features_by_c(featurizer: Any, inputs: list[Any], known: Any = None) -> list[np.ndarray]:
-    """Return the features of inputs in blocks, all of each in one block; of the first, those without leaves may be known."""
+    """Return the features of inputs in blocks, all of each in one block.
+
+    Of the first, those without the leaves of a tree may be known.
+    """
     network = network_for_c(featurizer, inputs[0].dtype)
     of_each = [None if known is None else np.asarray(known)[0], *[None] * (len(inputs) - 1)]
     return [native.features(network, np.ascontiguousarray(x), z)[None] for x, z in zip(inputs, of_each, strict=True)]

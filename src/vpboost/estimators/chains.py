@@ -26,7 +26,6 @@ from .portfolio import is_auto
 from .race import side_by_side
 from .run import NoScoreError, Run
 
-
 #: Seconds after which a chain that waits for the first one looks where that is.
 A_MOMENT = 0.002
 

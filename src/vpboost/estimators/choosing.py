@@ -276,7 +276,8 @@ class Choosing(Checks):
             print(f"comparing {len(choices)} profiles on a few stages each", file=sys.stderr)
         firsts = {profile.encoding: profile for profile in reversed(choices)}
         with ThreadPoolExecutor(n_cores()) as pool:
-            encoded = dict(zip(firsts, pool.map(lambda first: self._plan(first, train, held_out), firsts.values())))
+            planned = pool.map(lambda first: self._plan(first, train, held_out), firsts.values())
+            encoded = dict(zip(firsts, planned, strict=True))
         runs = [self._pilot(encoded[profile.encoding], profile, rate) for profile in choices]
         best, interrupted = race(runs, seed, n_stages)
         self.race_ |= {run.plan.profile: run.best_score for run in runs}

@@ -53,7 +53,7 @@ def side_by_side(
 
 
 def race(runs: list[Run], seed: int, n_stages: int) -> tuple[Run, bool]:
-    """Boost a few stages of each run, unless it is far behind after the first of them; return the one that validates best.
+    """Boost a few stages of each run, of those far behind only the first; return the one that validates best.
 
     The second value says whether Ctrl-C ended the race early.
     """

@@ -49,4 +49,4 @@ def best_cuts(asked: Questions, n_bins: int, n_leaves: int, depth: int, penalty:
     found, gains = np.full((depth, 2), -1, np.int64), np.full(depth, -1.0)
     where = [array.ctypes.data for array in (*arrays, found, gains)]
     call("best_cuts", n, n_columns, n_bins, n_leaves, n_outputs, depth, penalty, *where)
-    return [Cut(*places, gain) for places, gain in zip(found.tolist(), gains.tolist(), strict=True)]
+    return [Cut(column, place, gain) for (column, place), gain in zip(found.tolist(), gains.tolist(), strict=True)]

@@ -95,7 +95,8 @@ def features(
 ) -> np.ndarray:
     """Return the features of inputs in blocks, ``(blocks, inputs, rows)``, as one: ``(features, blocks × rows)``.
 
-    Those without the leaves of a tree may be known already, and only these be computed. The result does not depend on the number of threads, by default as many as there are cores for.
+    Those without the leaves of a tree may be known already, and only these be computed. The result does not depend on
+    the number of threads, by default as many as there are cores for.
     """
     dtype, (n_blocks, _, block_rows) = network.theta.dtype, x.shape
     found = np.empty((network.n_features, n_blocks * block_rows), dtype)
