@@ -76,10 +76,13 @@ def test_profiles_respect_what_is_fixed_and_the_shape():
 def test_profiles_with_trees_suit_the_number_of_rows():
     def trees(kind, n, **options):
         (found,) = [p for p in profiles(kind(**options), (n, 8)) if p.tree_depth]
+        assert found.tree_depth == (8 if kind is VPBoostRegressor and 800 <= n < 2000 else 6)
         return found.rounds, found.reg_lambda, found.width, found.depth, found.n_chains
 
     regressor, classifier = VPBoostRegressor, VPBoostClassifier
-    assert trees(regressor, 1999) == trees(classifier, 1999) == (12, 1e-2, None, None, None)
+    assert trees(regressor, 799) == trees(classifier, 1999) == (12, 1e-2, None, None, None)
+    assert trees(regressor, 800) == trees(regressor, 1999) == (12, 3e-2, None, None, 3)
+    assert trees(regressor, 800, reg_lambda=0.5, n_chains=1) == (12, 0.5, None, None, 1)
     assert trees(regressor, 2000) == trees(regressor, 4999) == trees(classifier, 7999) == (20, 1e-2, None, None, None)
     assert trees(regressor, 5000) == trees(regressor, 9999) == (20, 1e-2, 8, None, 2)
     assert trees(regressor, 10_000) == trees(regressor, 60_000) == (20, 1e-2, 16, None, 2)

@@ -95,6 +95,10 @@ OF_MANY_REGRESSED: dict[str, Any] = {"n_chains": 2}
 #: And larger steps, where they take long.
 VERY_MANY_CLASSIFIED = 20_000
 OF_VERY_MANY_CLASSIFIED: dict[str, Any] = {"learning_rate": 0.2}
+#: Regressors of so many rows: deeper trees, held back more, and three chains, which do as well as four
+#: (benchmarks/tree_settings.py).
+SOME_REGRESSED = range(800, 2000)
+OF_SOME_REGRESSED: dict[str, Any] = {"tree_depth": 8, "reg_lambda": 3e-2, "n_chains": 3}
 #: From so many rows on, of regressors and of classifiers, narrower networks do as well (benchmarks/budgets.py --lean).
 NARROWER, NARROWER_FROM = 0.5, (MANY_REGRESSED, VERY_MANY_CLASSIFIED)
 #: Of more rows than this, only the columns themselves are kept: encodings multiply their number.
@@ -270,6 +274,8 @@ def of_many(profile: Profile, n: int, classifies: bool) -> Profile:
     """Return a profile with trees as it suits so many training rows."""
     if n >= FOR_PATIENCE:
         profile = profile._replace(**PATIENCE)
+    if n in SOME_REGRESSED and not classifies:
+        profile = profile._replace(**OF_SOME_REGRESSED)
     many, changes = (MANY_CLASSIFIED, OF_MANY_CLASSIFIED) if classifies else (MANY_REGRESSED, OF_MANY_REGRESSED)
     if n >= many:
         profile = profile._replace(**changes)
