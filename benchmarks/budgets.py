@@ -25,8 +25,8 @@ import numpy as np
 from portfolio import parts_of, score
 from vpboost import VPBoostClassifier, VPBoostRegressor
 from vpboost.core import trees
-from vpboost.estimators.plan import chains_of, rate_of, steps_of
-from vpboost.estimators.portfolio import PORTFOLIO, of_many, width_of
+from vpboost.estimators.plan import chains_of, rate_of, steps_of, width_of
+from vpboost.estimators.portfolio import PORTFOLIO, of_many
 
 RESULTS = Path(__file__).parent / "results" / "budgets.json"
 MOST_ROWS = 30_000

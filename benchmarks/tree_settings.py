@@ -1,4 +1,4 @@
-"""Other settings of the profile with trees, on few rows: the rule of ``portfolio.OF_SOME_REGRESSED``.
+"""Other settings of the profile with trees, on few rows: the rule of ``portfolio.OF_REGRESSORS``.
 
     VPBOOST_DATA=path/to/data python benchmarks/tree_settings.py                       # deeper trees, ten tables
     VPBOOST_DATA=path/to/data python benchmarks/tree_settings.py --given '{"max_steps": 5}' --seeds 2 --rows 1000

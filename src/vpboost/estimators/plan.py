@@ -21,7 +21,7 @@ from ..native import is_available as native_is_available
 from ..tables.encoder import InputEncoder
 from ..tables.scaling import TargetScaler
 from .parts import Part
-from .portfolio import MOST_TREE_ROWS, OF_NETWORK, Profile, is_auto, width_of
+from .portfolio import MOST_TREE_ROWS, OF_NETWORK, Profile, is_auto
 
 #: Below so many training rows, the automatic settings are more careful.
 FEW_TO_LEARN_FROM = 2000
@@ -39,8 +39,9 @@ MANY_STEPS, SHORT_IF_MANY = 100, 10_000
 #: The most rows that are seen at every step, and how many are of larger tables; then for learners of many steps, which
 #: see all rows often enough.
 BATCHES = (8192, 4096), (2048, 1024)
-#: Of very many rows, a step sees such a part of them, up to a number: learners then find less that is not there.
-PART_OF_MANY, MOST_OF_MANY = 32, 16_384
+#: Of very many rows, a step sees such a part of them, up to a number, and a larger one where the outputs are coupled:
+#: of more, learners find more that is not there; of fewer, less that is (benchmarks/budgets.py --batches).
+PARTS_OF_MANY, MOST_OF_MANY = (32, 5), 16_384
 #: What part of the score an improvement must be, for each stage that early stopping waits for it by itself: smooth
 #: responses without noise improve for ever by less and less.
 LEAST_GAIN = 2e-4
@@ -73,7 +74,7 @@ class FitPlan:
 def training_of(settings: Any, profile: Profile, n: int, n_outputs: int = 1, coupled: bool = False) -> Training:
     """Return how learners are trained on ``n`` rows; ``coupled`` says whether the loss couples the outputs."""
     most, rows = BATCHES[steps_of(profile, n) >= MANY_STEPS]
-    rows = max(rows, min(n // PART_OF_MANY, MOST_OF_MANY))
+    rows = max(rows, min(n // PARTS_OF_MANY[coupled], MOST_OF_MANY))
     batch = (None if n <= most else rows) if settings.batch_size == "auto" else plain_number(settings.batch_size)
     projects = settings.method == "vp"
     sketch = SKETCH if projects and not coupled and n_outputs >= 2 * SKETCH else None
@@ -163,6 +164,11 @@ def trust_region_of(settings: Any, profile: Profile, rate: float) -> TrustRegion
     given = parameters_of(settings, "rho_accept", "rho_small", "gamma_up", "gamma_down")
     given |= parameters_of(profile, "reg_lambda")
     return TrustRegion(**given, rate=rate, lambda_low=min(given["reg_lambda"], 1e-12))
+
+
+def width_of(n: int) -> int:
+    """Return the units of a hidden layer for so many training rows."""
+    return 16 if n < 10_000 else 32
 
 
 def factory_of(settings: Any, profile: Profile, n: int) -> Factory:

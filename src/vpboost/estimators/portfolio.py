@@ -86,21 +86,21 @@ MANY_TO_ENCODE = 16
 FINE_ROWS = 4000, 60_000
 #: Trees are grown beside learners up to so many training rows, and coupled outputs: those of several classes.
 MOST_TREE_ROWS, MOST_TREE_CLASSES = 60_000, 32
-#: Profiles with trees where training rows are more than these: a longer patience pays; networks need not be held back
-#: (of classifiers), and two chains will do (of regressors).
-FOR_PATIENCE, MANY_CLASSIFIED, MANY_REGRESSED = 2000, 8000, 5000
-PATIENCE: dict[str, Any] = {"rounds": 20}
-OF_MANY_CLASSIFIED: dict[str, Any] = {"reg_lambda": 1e-4}
-OF_MANY_REGRESSED: dict[str, Any] = {"n_chains": 2}
-#: And larger steps, where they take long.
-VERY_MANY_CLASSIFIED = 20_000
-OF_VERY_MANY_CLASSIFIED: dict[str, Any] = {"learning_rate": 0.2}
-#: Regressors of so many rows: deeper trees, held back more, and three chains, which do as well as four
-#: (benchmarks/tree_settings.py).
-SOME_REGRESSED = range(800, 2000)
-OF_SOME_REGRESSED: dict[str, Any] = {"tree_depth": 8, "reg_lambda": 3e-2, "n_chains": 3}
-#: From so many rows on, of regressors and of classifiers, narrower networks do as well (benchmarks/budgets.py --lean).
-NARROWER, NARROWER_FROM = 0.5, (MANY_REGRESSED, VERY_MANY_CLASSIFIED)
+#: How profiles with trees suit the number of training rows, of regressors and of classifiers: from so many on and below
+#: so many (None is without end), what changes. Few rows: deeper trees, held back more, and three chains, which do as
+#: well as four (benchmarks/tree_settings.py). Many: a longer patience pays, networks may be narrower and, of
+#: classifiers, need not be held back, two chains will do, and steps be larger (benchmarks/budgets.py --lean).
+OF_REGRESSORS: tuple[tuple[int, int | None, dict[str, Any]], ...] = (
+    (800, 2000, {"tree_depth": 8, "reg_lambda": 3e-2, "n_chains": 3}),
+    (2000, None, {"rounds": 20}),
+    (5000, 10_000, {"n_chains": 2, "width": 8}),
+    (10_000, None, {"n_chains": 2, "width": 16}),
+)
+OF_CLASSIFIERS: tuple[tuple[int, int | None, dict[str, Any]], ...] = (
+    (2000, None, {"rounds": 20}),
+    (8000, None, {"reg_lambda": 1e-4}),
+    (20_000, None, {"learning_rate": 0.2, "width": 16}),
+)
 #: Of more rows than this, only the columns themselves are kept: encodings multiply their number.
 MOST_ENCODED_ROWS = 1_000_000
 
@@ -265,23 +265,12 @@ def profiles(settings: Any, shape: tuple[int, ...], n_encodable: int | None = No
     return list(dict.fromkeys(fix(p, settings) for p in allowed))
 
 
-def width_of(n: int) -> int:
-    """Return the units of a hidden layer for so many training rows."""
-    return 16 if n < 10_000 else 32
-
-
 def of_many(profile: Profile, n: int, classifies: bool) -> Profile:
     """Return a profile with trees as it suits so many training rows."""
-    if n >= FOR_PATIENCE:
-        profile = profile._replace(**PATIENCE)
-    if n in SOME_REGRESSED and not classifies:
-        profile = profile._replace(**OF_SOME_REGRESSED)
-    many, changes = (MANY_CLASSIFIED, OF_MANY_CLASSIFIED) if classifies else (MANY_REGRESSED, OF_MANY_REGRESSED)
-    if n >= many:
-        profile = profile._replace(**changes)
-    if classifies and n >= VERY_MANY_CLASSIFIED:
-        profile = profile._replace(**OF_VERY_MANY_CLASSIFIED)
-    return profile._replace(width=round(NARROWER * width_of(n))) if n >= NARROWER_FROM[classifies] else profile
+    for least, end, changes in OF_CLASSIFIERS if classifies else OF_REGRESSORS:
+        if least <= n and (end is None or n < end):
+            profile = profile._replace(**changes)
+    return profile
 
 
 def grows_trees(settings: Any, shape: tuple[int, ...]) -> bool:
