@@ -137,7 +137,7 @@ TIE = 0.004, 0.02
 SLOW_START, MANY_COLUMNS = (0.1, 0.6), 8
 #: The same where trees grow beside such learners, but for classifiers of many columns; the second with
 #: ``MANY_TO_RACE`` rows, of which they take long, the third for two classes.
-TREE_START = 0.25, 0.02, 0.15
+TREE_START = 0.25, 0.03, 0.15
 #: The same of the fine encoding, whose learners start nearly afresh.
 FINE_START = 0.05
 

@@ -76,7 +76,7 @@ def within_reach(runs: list[Run]) -> list[Run]:
     """Return the runs that are not far behind the best one."""
     best = min(standing(run) for run in runs)
     margin = FAR_BEHIND[runs[0].train.n_rows >= MANY_TO_RACE] * abs(best)
-    return [run for run in runs if standing(run) <= best + margin]
+    return [run for run in runs if not standing(run) > best + margin]  # without scores, all
 
 
 def standing(run: Run) -> float:
