@@ -113,3 +113,15 @@ def test_wide_tables_get_fewer_bins():
     assert [bins_of("fine", [500] * n) for n in (0, 1, 8, 9, 32, 1000)] == [64, 64, 64, 56, 16, 4]
     assert bins_of("fine", [500] * 7 + [3] * 32) == 64  # columns of few values take little room
     assert bins_of("fine", [500] * 7 + [3] * 33) == 63
+
+
+@pytest.mark.parametrize("encoding", ["plain", "quantile", "spline", "fine"])
+def test_other_encodings_learn_from_the_same_rows_what_they_would_alone(encoding):
+    rng = np.random.default_rng(0)
+    X, weight = np.round(rng.normal(size=(300, 3)), 1), rng.integers(1, 4, 300).astype(float)
+    X[:, 1], X[rng.random(300) < 0.1, 2] = X[:, 1] > 0, np.nan
+    alone = InputEncoder(encoding).fit(X, weight)
+    other = InputEncoder().fit(X, weight).having(encoding, X, weight)
+    np.testing.assert_array_equal(other.transform(X), alone.transform(X))
+    np.testing.assert_array_equal(other.sources_, alone.sources_)
+    assert other.encoding == encoding

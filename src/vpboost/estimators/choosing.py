@@ -275,9 +275,14 @@ class Choosing(Checks):
         if self.verbose:
             print(f"comparing {len(choices)} profiles on a few stages each", file=sys.stderr)
         firsts = {profile.encoding: profile for profile in reversed(choices)}
+        learnt = InputEncoder().fit(train.inputs, train.weight)
+
+        def planned(first: Profile) -> Run:
+            encoder = learnt.having(first.encoding, train.inputs, train.weight)
+            return self._plan(first, train, held_out, encoder=encoder)
+
         with ThreadPoolExecutor(n_cores()) as pool:
-            planned = pool.map(lambda first: self._plan(first, train, held_out), firsts.values())
-            encoded = dict(zip(firsts, planned, strict=True))
+            encoded = dict(zip(firsts, pool.map(planned, firsts.values()), strict=True))
         runs = [self._pilot(encoded[profile.encoding], profile, rate) for profile in choices]
         best, interrupted = race(runs, seed, n_stages)
         self.race_ |= {run.plan.profile: run.best_score for run in runs}

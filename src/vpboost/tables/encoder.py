@@ -1,5 +1,6 @@
 """From tables as people have them to arrays of order one."""
 
+import copy
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -57,9 +58,7 @@ class InputEncoder:
 
         Of a very large array, a random sample of rows is enough; tables may have rare levels, and are read in full.
         """
-        if X.shape[0] > MANY_ROWS and not isinstance(X, Table):
-            chosen = random_rows(X.shape[0], MANY_ROWS)
-            X, weight = X[chosen], weight[chosen]
+        X, weight = enough_of(X, weight)
         numbers, texts = parts_of(X)
         self.shape_ = numbers.shape[1:]
         self.numeric_ = [j for j in range(X.shape[1]) if j not in texts]
@@ -71,9 +70,14 @@ class InputEncoder:
         present = np.isfinite(numbers)
         self.missing_ = np.flatnonzero(~present.all(axis=0)) if numbers.ndim == 2 else np.zeros(0, dtype=int)
         self.categories_ = [Categories(j, levels_of(names, weight, self.rare)) for j, names in texts.items()]
-        self.extras_ = self._fit_extras(numbers, weight)
-        self.sources_ = self.find_sources()
-        return self
+        return self._with_extras(numbers, weight)
+
+    def having(self, encoding: str, X: Any, weight: np.ndarray) -> "InputEncoder":
+        """Return what another encoding would learn from the inputs that this one, not weighed yet, has learnt from."""
+        X, weight = enough_of(X, weight)
+        other = copy.copy(self)
+        other.encoding = encoding
+        return other._with_extras(parts_of(X)[0], weight)
 
     def weighed(self, weights: np.ndarray | None) -> "InputEncoder":
         """Let scaled columns count less by these factors, one for each numeric column; None changes nothing."""
@@ -116,14 +120,20 @@ class InputEncoder:
             dtype=int,
         )
 
+    def _with_extras(self, numbers: np.ndarray, weight: np.ndarray) -> "InputEncoder":
+        """Learn what the encoding adds, once all else is known."""
+        self.extras_ = self._fit_extras(numbers, weight)
+        self.sources_ = self.find_sources()
+        return self
+
     def _fit_extras(self, numbers: np.ndarray, weight: np.ndarray) -> list[Extra]:
         if numbers.ndim > 2:
             return []
         scaled, extras = self._scaled(numbers), []
         known = np.isfinite(numbers) & (weight > 0)[:, None]
         wanted = [j for j in range(numbers.shape[1]) if self.encoding != "plain" or self.numeric_[j] in self.times_]
+        wanted = [j for j in wanted if has_many(scaled[known[:, j], j])]
         distinct = {j: len(np.unique(scaled[known[:, j], j])) for j in wanted}
-        distinct = {j: n for j, n in distinct.items() if n > 2}
         options = {"n_bins": bins_of(self.encoding, [*distinct.values()])} if self.encoding in MOST_BINS else {}
         for j in distinct:
             present = known[:, j]
@@ -210,11 +220,28 @@ def levels_of(names: np.ndarray, weight: np.ndarray, rare: float = RARE) -> tupl
     return tuple(map(str, kept if len(kept) else levels))
 
 
+def enough_of(X: Any, weight: np.ndarray) -> tuple[Any, np.ndarray]:
+    """Return inputs and weights to learn from: of a very large array a random sample, else all."""
+    if X.shape[0] <= MANY_ROWS or isinstance(X, Table):
+        return X, weight
+    chosen = random_rows(X.shape[0], MANY_ROWS)
+    return X[chosen], weight[chosen]
+
+
+def has_many(values: np.ndarray) -> bool:
+    """Say whether there are more than two different values.
+
+    >>> has_many(np.array([1.0, 0.0, 1.0])), has_many(np.array([1.0, 0.0, 0.5])), has_many(np.array([]))
+    (False, True, False)
+    """
+    return bool(len(values)) and bool(((values != values.min()) & (values != values.max())).any())
+
+
 def count_encodable(X: Any) -> int:
     """Return how many columns encodings add to: those of numbers with more than two values, by some of the rows."""
     rows = np.unique(np.linspace(0, X.shape[0] - 1, min(X.shape[0], LOOKED_AT)).astype(int))
     numbers, _ = parts_of(take(X, rows))
-    return sum(len(np.unique(column[np.isfinite(column)])) > 2 for column in numbers.T)
+    return sum(has_many(column[np.isfinite(column)]) for column in numbers.T)
 
 
 def extra_of(column: int, encoding: Any, values: np.ndarray, weights: np.ndarray) -> Extra:
