@@ -117,7 +117,8 @@ def test_automatic_chains():
     assert chains_of(profile._replace(tree_depth=6), (MANY_FOR_CHAINS, 3), True) == CHAINS // 2  # quick stages
     assert chains_of(profile._replace(tree_depth=6), (60_001, 3), True) == 1
     assert chains_of(profile, (500, 8, 8), True) == 1  # images
-    assert [chains_of(profile, (n, 3), True, classes=True) for n in (500, 5000)] == [CHAINS, CHAINS // 2]
+    assert [chains_of(profile, (n, 3), True, n_classes=2) for n in (500, 5000, 60_000, 60_001)] == [CHAINS, 2, 2, 1]
+    assert [chains_of(profile, (n, 3), True, n_classes=3) for n in (500, 5000, 60_000)] == [CHAINS, CHAINS // 2, 1]
     assert chains_of(profile._replace(n_chains=7), (10**6, 3), False) == 7
 
 

@@ -122,24 +122,26 @@ def suits_native(settings: Any, profile: Profile, loss: Loss, train: Part) -> bo
     return is_plain(settings) and dense and alike and train.slopes is None and len(np.shape(train.inputs)) == 2
 
 
-def chains_of(profile: Profile, shape: tuple[int, ...], validated: bool, classes: bool = False) -> int:
-    """Return how many chains are averaged: several where each is quick, and validation data tell when to stop."""
+def chains_of(profile: Profile, shape: tuple[int, ...], validated: bool, n_classes: int = 0) -> int:
+    """Return how many chains are averaged: several where each is quick, and validation data tell when to stop.
+
+    ``n_classes`` is zero in regression.
+    """
     if profile.n_chains is not None:
         return int(profile.n_chains)
     if not validated or len(shape) > 2:
         return 1
-    if shape[0] >= MANY_FOR_CHAINS:
-        return CHAINS // 2 if profile.tree_depth and shape[0] <= MOST_TREE_ROWS else 1  # whose stages are quick
+    if shape[0] >= MANY_FOR_CHAINS:  # of trees stages are quick, and of two classes fits end early
+        return CHAINS // 2 if (profile.tree_depth or n_classes == 2) and shape[0] <= MOST_TREE_ROWS else 1
     if profile.refit_full:
         return CHAINS_IF_FULL
     few = shape[0] < FEW_TO_LEARN_FROM
-    return CHAINS if few or not classes else CHAINS // 2  # each takes long
+    return CHAINS if few or not n_classes else CHAINS // 2  # each takes long
 
 
 def may_chain(settings: Any, n: int) -> bool:
     """Say whether a fit to ``n`` training rows may average chains."""
-    most = MANY_FOR_CHAINS if settings.tree_depth == 0 else MOST_TREE_ROWS + 1
-    return n < most if is_auto(settings.n_chains) or settings.n_chains is None else settings.n_chains > 1
+    return n <= MOST_TREE_ROWS if is_auto(settings.n_chains) or settings.n_chains is None else settings.n_chains > 1
 
 
 def rate_of(profile: Profile, n: int, n_chains: int = 1, classes: bool = False) -> float:
