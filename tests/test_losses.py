@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq, minimize
+from sklearn.metrics import mean_tweedie_deviance
 
 from oracles import central_difference
 from vpboost import (
@@ -304,3 +305,20 @@ def test_settings_of_losses_that_are_no_numbers(value):
         Quantile([0.9, 0.1])
     with pytest.raises(ValueError, match=r"level must be in \(0, 1\), got 1.5"):
         Quantile([0.1, 1.5])
+
+
+@pytest.mark.parametrize(("loss", "power"), [(Poisson(), 1), (Tweedie(1.3), 1.3), (Gamma(), 2)])
+def test_log_links_are_half_of_the_deviance(loss, power):
+    rng = np.random.default_rng(0)
+    y, f = rng.gamma(1.0, size=(50, 1)), rng.normal(size=(50, 1))
+    y[:5] = 0.0 if power < 2 else y[:5]
+    with jax.enable_x64(True):
+        found = np.asarray(loss.value(jnp.asarray(f), jnp.asarray(y)))
+    np.testing.assert_allclose(2 * found.mean(), mean_tweedie_deviance(y[:, 0], np.exp(f[:, 0]), power=power))
+
+
+@pytest.mark.parametrize("loss", [Poisson(), Tweedie(1.5), Gamma()])
+def test_deviances_of_targets_that_hardly_differ_keep_their_digits(loss):
+    u = np.array([[1e-4], [-3e-4], [1e-3]])  # y^(2 - p) u^2 / 2, but for terms of third order
+    found = np.asarray(loss.value(jnp.asarray(u, jnp.float32), jnp.ones((3, 1), jnp.float32)))
+    np.testing.assert_allclose(found, u[:, 0] ** 2 / 2, rtol=3e-3)

@@ -99,7 +99,9 @@ class Choosing(Checks):
     def _run_of(self, profile: Profile, encoder: InputEncoder, train: Part, held_out: Part | None) -> Run:
         """Return a run of a profile on encoded data that has not begun."""
         validated = held_out is not None and self.early_stopping_rounds is not None
-        n_chains = chains_of(profile, np.shape(train.inputs), validated, len(self.classes_) if self._is_classifier else 0)
+        n_chains = chains_of(
+            profile, np.shape(train.inputs), validated, len(self.classes_) if self._is_classifier else 0
+        )
         averaged = 1 if profile.refit_full else n_chains  # its first chain is not averaged with the second
         rate = rate_of(profile, train.n_rows, averaged, self._is_classifier)
         return Run(self._plan_for(profile, encoder, train, rate, n_chains), train, held_out)

@@ -173,7 +173,10 @@ class Quantile(Loss):
 
 
 class LogLink(Loss):
-    """A loss of non-negative targets whose prediction is the log of their mean; c₀ = log of the mean."""
+    """A loss of non-negative targets whose prediction is the log of their mean; c₀ = log of the mean.
+
+    It is half of the deviance: zero where the prediction is right, so that what is left can be told as a part of it.
+    """
 
     sums_over_outputs: ClassVar[bool] = True
 
@@ -189,11 +192,21 @@ class LogLink(Loss):
         return jax.device_put(np.log(mean).astype(weight.dtype))
 
 
+def log_ratio(prediction: Rows, target: Array) -> tuple[Rows, Array]:
+    """Return u = ŷ − log y, by how much the log of the mean is off; ŷ itself where y is zero, and whether it is not."""
+    positive = target > 0
+    return prediction - jnp.log(jnp.where(positive, target, 1.0)), positive
+
+
 class Poisson(LogLink):
-    """ℓ = Σ_k e^{ŷ_k} − y_k ŷ_k: counts y ≥ 0 with log link (the prediction is the log of the rate)."""
+    """ℓ = Σ_k y_k (e^{u_k} − 1 − u_k), u = ŷ − log y: counts y ≥ 0 with log link (the prediction is the log of the rate).
+
+    That is e^ŷ − y ŷ less what is left of it where the prediction is right, and e^ŷ where y is zero.
+    """
 
     def value(self, prediction: Rows, target: Array) -> Values:
-        return jnp.sum(jnp.exp(prediction) - target * prediction, axis=-1)
+        u, positive = log_ratio(prediction, target)
+        return jnp.sum(jnp.where(positive, target * (jnp.expm1(u) - u), jnp.exp(u)), axis=-1)
 
     def gradient(self, prediction: Rows, target: Array) -> Rows:
         return jnp.exp(prediction) - target
@@ -203,10 +216,11 @@ class Poisson(LogLink):
 
 
 class Gamma(LogLink):
-    """ℓ = Σ_k y_k e^{−ŷ_k} + ŷ_k: positive targets with log link and constant coefficient of variation."""
+    """ℓ = Σ_k e^{−u_k} − 1 + u_k, u = ŷ − log y: positive targets with log link and constant coefficient of variation."""
 
     def value(self, prediction: Rows, target: Array) -> Values:
-        return jnp.sum(target * jnp.exp(-prediction) + prediction, axis=-1)
+        u, _ = log_ratio(prediction, target)
+        return jnp.sum(jnp.expm1(-u) + u, axis=-1)
 
     def gradient(self, prediction: Rows, target: Array) -> Rows:
         return 1 - target * jnp.exp(-prediction)
@@ -222,7 +236,10 @@ class Gamma(LogLink):
 
 
 class Tweedie(LogLink):
-    """ℓ = Σ_k e^{(2−p)ŷ_k}/(2−p) − y_k e^{(1−p)ŷ_k}/(1−p): targets with exact zeros and a positive tail, log link.
+    """ℓ = Σ_k y_k^{2−p} ((e^{(2−p)u_k} − 1)/(2−p) − (e^{(1−p)u_k} − 1)/(1−p)), u = ŷ − log y: exact zeros and a tail.
+
+    That is e^{(2−p)ŷ}/(2−p) − y e^{(1−p)ŷ}/(1−p) less what is left of it where the prediction, the log of the mean, is
+    right; e^{(2−p)ŷ}/(2−p) where y is zero.
 
     Parameters
     ----------
@@ -237,8 +254,10 @@ class Tweedie(LogLink):
 
     def value(self, prediction: Rows, target: Array) -> Values:
         p = self.power
-        rate, inverse = jnp.exp((2 - p) * prediction), jnp.exp((1 - p) * prediction)
-        return jnp.sum(rate / (2 - p) - target * inverse / (1 - p), axis=-1)
+        u, positive = log_ratio(prediction, target)
+        size = jnp.exp((2 - p) * (prediction - u))  # y to the power of 2 - p
+        off = jnp.expm1((2 - p) * u) / (2 - p) - jnp.expm1((1 - p) * u) / (1 - p)
+        return jnp.sum(jnp.where(positive, size * off, jnp.exp((2 - p) * u) / (2 - p)), axis=-1)
 
     def gradient(self, prediction: Rows, target: Array) -> Rows:
         p = self.power
