@@ -112,6 +112,19 @@ def test_given_validation_rows_tell_the_spread():
     assert np.sqrt(np.mean(ratio**2)) == pytest.approx(1, abs=0.1)
 
 
+def test_few_given_validation_rows_do_not_tell_the_spread_alone():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (500, 2))
+    y, worth = np.sin(3 * X[:, 0]) + 0.3 * rng.normal(size=500), []
+    for seed in range(4):  # by two rows alone, the likelihood of new ones is e^-5 to e^-68
+        model = VPBoostRegressor(
+            distribution="normal", n_chains=2, n_estimators=30, learning_rate=0.2, random_state=seed
+        )
+        model.fit(X[:150], y[:150], X_val=X[150:152], y_val=y[150:152])
+        worth.append(model.predict_dist(X[200:]).logpdf(y[200:]).mean())
+    assert min(worth) > -1
+
+
 def test_a_time_budget_leaves_the_validation_rows_to_tell_the_spread():
     X, y, _ = made("normal", n=300)
     given = {**QUICK, "n_chains": 2, "callbacks": [TimeBudget(600)]}

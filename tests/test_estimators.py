@@ -324,7 +324,7 @@ def test_bad_data_is_named():
             model.fit(X, y, **arguments)
     with pytest.raises(ValueError, match="two classes with positive sample weight, got 1 class"):
         VPBoostClassifier().fit(X, np.zeros(20))
-    with pytest.raises(ValueError, match="only classes of the .first. fit"):
+    with pytest.raises(ValueError, match=r"only classes of the .first. fit"):
         VPBoostClassifier(**QUICK).fit(X, y > 0, X_val=X, y_val=np.full(20, 7))
 
 

@@ -176,6 +176,13 @@ def test_the_function_takes_one_input(model):
     np.testing.assert_allclose(jax.checkpoint(function)(X[0]), function(X[0]), rtol=1e-5)
 
 
+def test_a_function_in_double_precision_is_called_in_it(model):
+    with jax.enable_x64(True):
+        function = model.as_jax()
+    with pytest.raises(ValueError, match="made in double precision; call it within"):
+        function(np.zeros(3))
+
+
 def test_units_too_coarse_for_single_precision_are_told():
     for x, y in ((X + 1e9, Y), (X * 1e-50, Y), (X, 1e50 * Y)):
         model = regressor(encoding="plain").fit(x, y)

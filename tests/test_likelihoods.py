@@ -191,6 +191,39 @@ def test_spreads_of_tiny_and_huge_numbers(unit):
         assert law.std()[0] / unit == pytest.approx(spread)
 
 
+@pytest.mark.parametrize("mu", [1e-6, 0.3, 40.0, 3000.0])
+@pytest.mark.parametrize("size", [0.2, 3.0, 500.0, 1e6])
+def test_scores_of_counts_are_their_sums(mu, size):
+    law = distributions.NegativeBinomial(np.full(3, mu), np.full(3, size))
+    y = np.array([0.0, np.round(mu), np.round(3 * mu) + 2])
+    counts = np.arange(max(y[2], law.quantile(1 - 1e-14)[0]) + 5)[:, None]
+    np.testing.assert_allclose(
+        law.crps(y), np.sum((law.cdf(counts) - (counts >= y)) ** 2, axis=0), rtol=1e-6, atol=1e-10
+    )
+
+
+@each_law
+def test_laws_of_unknown_targets(law):
+    y = np.array([np.nan, 2.0])
+    for found in (law.logpdf(y), law.crps(y)):
+        np.testing.assert_array_equal(np.isnan(found), [True, False])
+
+
+def test_many_laws_are_shown_by_their_ranges():
+    assert repr(distributions.Normal(np.array([1.0, 2.0]), np.array([3.0, 4.0]))).startswith(
+        "Normal(loc=array([1., 2.])"
+    )
+    law = distributions.Gamma(np.linspace(1, 2, 500), np.full(500, 3.0))
+    assert repr(law) == "<Gamma laws of shape (500,): mu from 1 to 2, shape from 3 to 3>"
+
+
+@each_law
+def test_a_column_beside_a_row_of_laws_is_refused(law):
+    for method in (law.logpdf, law.cdf, law.crps):
+        with pytest.raises(ValueError, match=r"shape of the laws, \(2,\), got \(2, 1\)"):
+            method(np.ones((2, 1)))
+
+
 def test_laws_say_what_is_wrong():
     with pytest.raises(ValueError, match="q must lie in"):
         LAWS[0].quantile(1.5)

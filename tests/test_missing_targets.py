@@ -9,8 +9,9 @@ import pandas as pd
 import pytest
 from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_error
 
-from vpboost import MLP, Training, TrustRegion, VPBoostRegressor, boost, load_model, losses, refit
-from vpboost.estimators.metrics import REGRESSION
+from vpboost import MLP, Training, TrustRegion, VPBoostRegressor, boost, load_model, losses, plotting, refit
+from vpboost.cli.measures import measures
+from vpboost.estimators.metrics import REGRESSION, evaluate
 from vpboost.estimators.parts import canonical_rows
 from vpboost.losses.curvature import Diagonal
 from vpboost.tables.scaling import TargetScaler
@@ -193,6 +194,35 @@ def test_smooth_profiles_race_on_holes_too():
     Y[:20, 0] = np.nan
     model = VPBoostRegressor(n_estimators=3, n_chains=1).fit(X, Y)
     assert any(profile.dtype == "float64" for profile in model.race_)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("distribution", [None, "normal"])
+def test_what_predictions_are_worth_leaves_holes_out(table, distribution, tmp_path):
+    X, _, holed = table
+    model = VPBoostRegressor(**QUICK, distribution=distribution).fit(X, holed)
+    found, predicted, known = evaluate(model, X, holed), model.predict(X), ~np.isnan(holed)
+    for k, rows in enumerate(known.T):
+        truth, prediction = holed[rows, k], predicted[rows, k]
+        assert found[f"r2 of {k}"] == pytest.approx(r2_score(truth, prediction))
+        assert found[f"rmse of {k}"] == pytest.approx(root_mean_squared_error(truth, prediction))
+    assert found["r2"] == pytest.approx(model.score(X, holed))
+    assert f"{found['r2']:.4g}" in plotting.report(model, X, holed, tmp_path / "page.html").read_text()
+
+    low, high = model.predict_interval(X, 0.9)
+    within = (low <= holed) & (holed <= high)
+    nominal, observed = plotting.plot_calibration(model, X, holed, output=1).get_lines()[1].get_data()
+    assert observed[list(nominal).index(0.9)] == pytest.approx(within[known[:, 1], 1].mean())
+    legend = plotting.plot_interval_widths(model, X, holed, output=1).get_legend().get_texts()
+    assert f"part within, {within[known[:, 1], 1].mean():.1%} of all" in [text.get_text() for text in legend]
+    plotting.plot_bands(model, X, 0, holed)
+
+    measured = measures(model, X, holed)
+    assert measured["coverage_90"] == pytest.approx(within[known].mean())
+    if distribution is not None:
+        assert measured["nll"] == pytest.approx(-model.predict_dist(X).logpdf(holed)[known].mean())
+    with pytest.raises(ValueError, match=r"no target at all for output\(s\) \[1\]"):
+        evaluate(model, X, np.where(np.arange(3) == 1, np.nan, 1.0) + 0 * X[:, :1])
 
 
 def test_errors_name_what_is_missing(table):

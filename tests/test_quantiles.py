@@ -8,7 +8,7 @@ from scipy import stats
 from sklearn.base import clone
 from sklearn.metrics import mean_pinball_loss
 
-from vpboost import VPBoostRegressor, load_model, losses
+from vpboost import VPBoostRegressor, load_model, losses, plotting
 from vpboost.estimators.metrics import evaluate
 from vpboost.predictor import Predictor
 
@@ -133,12 +133,31 @@ def test_holes():
     assert below[0] == pytest.approx(0.5, abs=0.15)
 
 
+def test_what_they_are_worth(one, tmp_path):
+    X, y, model = one
+    found, error = evaluate(model, X, y), y[:, None] - model.predict(X)
+    assert found["pinball_loss"] == pytest.approx(
+        np.mean(np.maximum(np.array(LEVELS) * error, (np.array(LEVELS) - 1) * error))
+    )
+    assert [found[f"below {level:g}"] for level in LEVELS] == pytest.approx((error < 0).mean(axis=0).tolist())
+    text = plotting.report(model, X, y, tmp_path / "page.html").read_text()
+    assert "pinball_loss" in text
+    assert f"{found['pinball_loss']:.4g}" in text
+    with pytest.raises(ValueError, match="as many rows, got 300 and 299"):
+        evaluate(model, X, y[1:])
+
+
 def test_what_needs_one_prediction_says_so(one):
     X, y, model = one
     with pytest.raises(ValueError, match="several quantiles"):
         model.score(X, y)
-    with pytest.raises(ValueError, match="several quantiles"):
-        evaluate(model, X, y)
+    for plot in (
+        plotting.plot_predictions,
+        plotting.plot_input_gradients,
+        lambda *given: plotting.plot_partial_dependence(*given, 0),
+    ):
+        with pytest.raises(ValueError, match="several quantiles"):
+            plot(model, X, *([y] if plot is plotting.plot_predictions else []))
     with pytest.raises(ValueError, match="eval_metric='rmse' is of one prediction"):
         clone(model).set_params(eval_metric="rmse").fit(X, y)
     for level, message in [([0.5, 0.5], "must rise"), ([], "must rise"), ([0.1, 1.0], r"in \(0, 1\)")]:

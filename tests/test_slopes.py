@@ -326,7 +326,7 @@ def test_distributions_take_slopes(data):
     np.testing.assert_allclose(law.scale, logs.scale, rtol=1e-6)
     blind = VPBoostRegressor(**QUICK, distribution="normal").fit(X, np.log(y)).predict_dist(X)
     assert logs.scale.mean() < blind.scale.mean(), "models for other rows know the slopes, too"
-    with pytest.raises(ValueError, match="dy is for regression with loss='squared_error'; got loss=Gamma"):
+    with pytest.raises(ValueError, match="dy is for regression with loss='squared_error'; got distribution='gamma'"):
         VPBoostRegressor(**QUICK, distribution="gamma").fit(X, y, dy=slopes)
 
 
@@ -360,7 +360,7 @@ def test_data_frames(data):
     mixed, slopes = X.assign(kind=["u", "v"] * 20), dy.assign(kind=np.nan)
     model = VPBoostRegressor(**QUICK).fit(mixed, y, dy=slopes)
     assert model.ensemble_.n_learners == 4
-    with pytest.raises(ValueError, match="dy must be NaN in column 3, whose values are categories"):
+    with pytest.raises(ValueError, match="dy must be NaN in column 'kind', whose values are categories"):
         VPBoostRegressor(**QUICK).fit(mixed, y, dy=slopes.assign(kind=0.0))
 
 

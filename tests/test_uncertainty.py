@@ -21,6 +21,7 @@ from vpboost.numerics.ignorance import (
     SHARES,
     Evidence,
     Ignorance,
+    ignorance_of,
     likeliest_noise,
     matern,
     standardised,
@@ -266,7 +267,7 @@ def test_files_of_earlier_versions_say_so(two_outputs, tmp_path):
     old = {name: array for name, array in arrays.items() if not name.startswith(("evidence", "conformity"))}
     model = from_bytes(pack(content, old), "model")
     np.testing.assert_array_equal(model.predict(X), two_outputs.predict(X))
-    with pytest.raises(ValueError, match="files of earlier versions"):
+    with pytest.raises(ValueError, match="saved with training_rows=False, or earlier"):
         model.predict(X, return_std=True)
     with pytest.raises(ValueError, match="call calibrate"):
         model.predict_interval(X)
@@ -302,5 +303,52 @@ def test_odd_targets_in_files_do_no_harm(two_outputs, tmp_path, value):
     content, arrays = unpack((tmp_path / "model").read_bytes(), "model")
     for name in ("targets", "errors"):
         arrays[f"evidence.{name}"].fill(value)
-    found = from_bytes(pack(content, arrays), "model").predict_uncertainty(X)
-    assert all(np.isfinite(part).all() for part in found)
+    mean, *others = from_bytes(pack(content, arrays), "model").predict_uncertainty(X)
+    assert np.isfinite(mean).all()
+    assert all((np.isfinite(part) == np.isfinite(value)).all() for part in others)  # without targets, nothing is known
+
+
+def test_outputs_with_holes_are_told_by_the_rows_that_have_them():
+    rng = np.random.default_rng(0)
+    x, y, errors = rng.normal(size=(30, 2)), rng.normal(size=(30, 4)), rng.normal(size=(10, 4))
+    y[5:26, 1] = y[1:, 2] = y[2:, 3] = np.nan  # the last row is of those set aside
+    y[29, 2], errors[np.isnan(y[20:])] = 1.0, np.nan
+    rows, predictions = rng.normal(size=(7, 2)), rng.normal(size=(7, 4))
+    found = ignorance_of(Evidence(x, y, errors, True))
+    spread, noise = found(rows, predictions), found.noise_of_outputs
+    for output, known, aside in ((0, slice(None), slice(None)), (1, [0, 1, 2, 3, 4, 26, 27, 28, 29], slice(6, None))):
+        alone = ignorance_of(Evidence(x[known], y[known][:, [output]], errors[aside][:, [output]], True))
+        np.testing.assert_array_equal(spread[:, [output]], alone(rows, predictions[:, [output]]))
+        assert noise[output] == alone.noise_of_outputs[0]
+    both = ignorance_of(Evidence(x[[0, 29]], y[[0, 29]][:, [2]], np.zeros((0, 1)), True))  # one learnt from is too few
+    np.testing.assert_array_equal(spread[:, [2]], both(rows, predictions[:, [2]]))
+    assert np.isfinite(spread[:, 3]).all()
+    y[:, 3] = np.nan
+    y[4, 3] = 1.0
+    assert np.isnan(ignorance_of(Evidence(x, y, errors, True))(rows, predictions)[:, 3]).all()
+
+
+def test_few_targets_of_an_output_do_not_make_it_sure():
+    rng = np.random.default_rng(3)
+    X, misses = rng.uniform(-1, 1, (300, 2)), []
+    for seed in range(4):
+        y = 3 * np.sin(3 * X[:, 0]) + 0.9 * rng.normal(size=300)
+        Y = np.stack([X[:, 1], np.where(np.arange(300) < 5, y, np.nan)], axis=1)[:200]
+        model = VPBoostRegressor(n_chains=1, n_estimators=20, learning_rate=0.3, random_state=seed).fit(X[:200], Y)
+        mean, std = model.predict(X[200:], return_std=True)
+        misses.append(np.sqrt(np.mean(((y[200:] - mean[:, 1]) / std[:, 1]) ** 2)))
+    assert np.median(misses) < 2.5  # 2 to 7 where other rows' means counted as known
+
+
+def test_a_single_target_tells_nothing():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (60, 2))
+    Y = np.stack([X[:, 1], np.where(np.arange(60) == 7, 3.0, np.nan)], axis=1)
+    quick = {"n_estimators": 3, "n_chains": 1}
+    for seed in range(4):  # it is never set aside
+        mean, std = VPBoostRegressor(random_state=seed, **quick).fit(X, Y).predict(X[:3], return_std=True)
+        assert np.isfinite(mean).all()
+        assert np.isfinite(std[:, 0]).all()
+        assert np.isnan(std[:, 1]).all()
+    with pytest.raises(ValueError, match=r"single target for output\(s\) \[1\].*distribution='normal' needs two"):
+        VPBoostRegressor(distribution="normal", **quick).fit(X, Y)

@@ -15,6 +15,9 @@ from scipy import special, stats
 from .checks import check_between, check_count
 from .predictor import moments
 
+#: Laws whose parameters are shown one by one, at the most.
+FEW = 10
+
 
 class Distribution(abc.ABC):
     """A law for each row; subclasses say which, as one of :mod:`scipy.stats`."""
@@ -47,11 +50,11 @@ class Distribution(abc.ABC):
 
     def cdf(self, y: Any) -> np.ndarray:
         """Return the probabilities of at most ``y``."""
-        return np.asarray(self.law.cdf(y))
+        return np.asarray(self.law.cdf(self._at(y)))
 
     def logpdf(self, y: Any) -> np.ndarray:
         """Return the logarithms of the density, of counts those of the probability, at ``y``."""
-        return np.asarray(self.law.logpdf(y))
+        return np.asarray(self.law.logpdf(self._at(y)))
 
     def sample(self, n: int = 1, random_state: Any = None) -> np.ndarray:
         """Return ``n`` random draws along a first axis, by a seed, a generator of NumPy or a key of JAX."""
@@ -63,6 +66,21 @@ class Distribution(abc.ABC):
     def crps(self, y: Any) -> np.ndarray:
         """Return the continuous ranked probability score ∫(F(t) − [t ≥ y])²dt, in the units of y; lower is better."""
 
+    def _at(self, y: Any) -> np.ndarray:
+        """Return where laws are evaluated, as numbers; a column of them beside a row of laws would be all pairs."""
+        y, shape = np.asarray(y, float), self._shape()
+        if y.shape == (*shape, 1) and shape not in ((), (1,)):
+            raise ValueError(f"y must have the shape of the laws, {shape}, got {y.shape}; give y.ravel() or y[..., 0]")
+        return y
+
+    def __repr__(self) -> str:
+        """Return parameters, or their ranges where they are many."""
+        shape, name = self._shape(), type(self).__name__
+        if np.prod(shape) <= FEW:
+            return f"{name}({', '.join(f'{key}={value!r}' for key, value in vars(self).items())})"
+        ranges = [f"{key} from {np.min(value):.4g} to {np.max(value):.4g}" for key, value in vars(self).items()]
+        return f"<{name} laws of shape {shape}: {', '.join(ranges)}>"
+
     def _shape(self) -> tuple[int, ...]:
         return np.broadcast_shapes(*map(np.shape, vars(self).values()))
 
@@ -73,7 +91,7 @@ class Distribution(abc.ABC):
         return self._shape()[0]
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Normal(Distribution):
     """Normal laws.
 
@@ -99,12 +117,12 @@ class Normal(Distribution):
 
     def crps(self, y: Any) -> np.ndarray:
         """Return the continuous ranked probability score."""
-        z = (y - self.loc) / self.scale
+        z = (self._at(y) - self.loc) / self.scale
         unit = z * (2 * stats.norm.cdf(z) - 1) + 2 * stats.norm.pdf(z) - 1 / np.sqrt(np.pi)
         return np.asarray(self.scale * unit)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class LogNormal(Distribution):
     """Laws of positive numbers whose logarithms are normal.
 
@@ -129,12 +147,13 @@ class LogNormal(Distribution):
 
     def crps(self, y: Any) -> np.ndarray:
         """Return the continuous ranked probability score."""
+        y = self._at(y)
         z = (np.log(y) - self.loc) / self.scale
         below = stats.norm.cdf(z - self.scale) + stats.norm.cdf(self.scale / np.sqrt(2)) - 1
         return np.asarray(y * (2 * stats.norm.cdf(z) - 1) - 2 * self.mean() * below)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class StudentT(Distribution):
     """Student's t: like normal laws, with heavier tails.
 
@@ -160,13 +179,13 @@ class StudentT(Distribution):
 
     def crps(self, y: Any) -> np.ndarray:
         """Return the continuous ranked probability score."""
-        z, df = (y - self.loc) / self.scale, np.asarray(self.df)
+        z, df = (self._at(y) - self.loc) / self.scale, np.asarray(self.df)
         ratio = np.exp(special.betaln(0.5, df - 0.5) - 2 * special.betaln(0.5, df / 2))
         spread = 2 * stats.t.pdf(z, df) * (df + z**2) / (df - 1) - 2 * np.sqrt(df) / (df - 1) * ratio
         return np.asarray(self.scale * (z * (2 * stats.t.cdf(z, df) - 1) + spread))
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Gamma(Distribution):
     """Gamma laws of positive numbers.
 
@@ -191,12 +210,13 @@ class Gamma(Distribution):
 
     def crps(self, y: Any) -> np.ndarray:
         """Return the continuous ranked probability score."""
+        y = self._at(y)
         above = stats.gamma(self.shape + 1, scale=self.mu / self.shape).cdf(y)
         spread = self.mu / self.shape * np.exp(-special.betaln(0.5, self.shape))
         return np.asarray(y * (2 * self.cdf(y) - 1) - self.mu * (2 * above - 1) - spread)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class NegativeBinomial(Distribution):
     """Negative binomial laws of counts.
 
@@ -221,22 +241,42 @@ class NegativeBinomial(Distribution):
 
     def logpdf(self, y: Any) -> np.ndarray:
         """Return the logarithms of the probabilities of ``y``."""
-        return np.asarray(self.law.logpmf(y))
+        return np.asarray(self.law.logpmf(self._at(y)))
 
     def crps(self, y: Any) -> np.ndarray:
-        """Return the continuous ranked probability score, a sum over counts."""
-        one = np.frompyfunc(crps_of_counts, 3, 1)
-        return one(self.mu, self.size, y).astype(float)
+        """Return the continuous ranked probability score E|X − y| − E|X − X'| / 2, by quadrature."""
+        y, p, more = self._at(y), self.size / (self.size + self.mu), self.size + 1
+        below = self.mu * stats.nbinom.cdf(np.floor(y) - 1, more, p)  # the mean, of counts up to y only
+        distance = y * (2 * self.law.cdf(y) - 1) + self.mu - 2 * below
+        return np.asarray(distance - self.mu / p * half_mean_distance(self.mu, self.size))
 
 
-#: Counts that are added up one by one; of more, evenly spaced ones stand for the others.
-MOST_COUNTS = 20_000
+#: Nodes and weights of quadrature on [0, 1], and laws at once.
+NODES, WEIGHTS = (part.astype(float) for part in np.polynomial.legendre.leggauss(100))
+NODES, WEIGHTS = (NODES + 1) / 2, WEIGHTS / 2
+LAWS_AT_ONCE = 4096
 
 
-def crps_of_counts(mu: float, size: float, y: float) -> float:
-    """Return the continuous ranked probability score of one negative binomial law."""
-    law = stats.nbinom(size, size / (size + mu))
-    last = max(float(y), float(law.ppf(1 - 1e-10)), 1.0)
-    step = max(1.0, np.floor(last / MOST_COUNTS))
-    counts = np.arange(0.0, last, step)
-    return float(step * np.sum((law.cdf(counts) - (counts >= y)) ** 2))
+def half_mean_distance(mu: np.ndarray, size: np.ndarray) -> np.ndarray:
+    """Return E|X − X'| / 2 of negative binomial laws in units of their variance μ/p.
+
+    It is ₂F₁(r + 1, 1/2; 2; −w), w = 4(1 − p)/p², which is (4/π) ∫ cos²t (1 + w sin²t)^(−r−1) dt over [0, π/2]; with
+    sinh v = √w sin t, the integrand falls off like e^(−(2r + 1)v) and is smooth in the root of what is left of v.
+
+    >>> half_mean_distance(np.array([1e-6]), np.array([1e6])).round(5).tolist()
+    [1.0]
+    """
+    shape = np.broadcast_shapes(np.shape(mu), np.shape(size))
+    mu, size = (np.broadcast_to(part, shape).ravel()[:, None] for part in (mu, size))
+    found = []
+    for start in range(0, len(mu), LAWS_AT_ONCE):
+        r, m = (part[start : start + LAWS_AT_ONCE] for part in (size, mu))
+        w = 4 * (m / r) * (1 + m / r)
+        falls = np.arccosh(np.exp(np.minimum(45 / (2 * r + 1), 700)))  # to nothing
+        end = np.minimum(np.arcsinh(np.sqrt(w)), falls)
+        v = end * (1 - NODES**2)
+        log_cosh = v + np.log1p(np.exp(-2 * v)) - np.log(2)
+        cosine = np.sqrt(np.maximum(1 - np.sinh(v) ** 2 / w, 0.0))
+        terms = cosine * np.exp(-(2 * r + 1) * log_cosh) * 2 * NODES * WEIGHTS
+        found.append(4 / np.pi * end[:, 0] / np.sqrt(w[:, 0]) * terms.sum(axis=1))
+    return np.concatenate([*found, np.zeros(0)]).reshape(shape)

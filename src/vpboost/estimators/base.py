@@ -127,7 +127,8 @@ class BaseVPBoost(Displayed, Differentiable, Calibrating, Chains):
         if dy is not None:
             if self.tree_depth not in ("auto", 0):
                 raise ValueError(f"tree_depth={self.tree_depth!r} does not go with dy; leave it 'auto'")
-            data = data._replace(slopes=check_slopes(dy, X, data, None if self._is_classifier else loss))
+            given = None if self._is_classifier else loss
+            data = data._replace(slopes=check_slopes(dy, X, data, given, getattr(self, "distribution", None)))
         if resume_from is not None:
             facts = read_facts(resume_from)
             profile = profile_of(facts.profile, resume_from)
@@ -140,7 +141,7 @@ class BaseVPBoost(Displayed, Differentiable, Calibrating, Chains):
         # what other chains may learn from; else it is let go, for it may be large
         split = held_out is not None and train is not data
         whole = data if split and may_chain(self, train.n_rows) else None
-        rows = data if split and self._needs_rows(train.n_rows) else None
+        rows = data if held_out is not None and self._needs_rows(train.n_rows) else None
         del data
         self._check_trimmed(train.target)
         if not going_on:
@@ -184,7 +185,8 @@ class BaseVPBoost(Displayed, Differentiable, Calibrating, Chains):
     def _finish(self, run: Run, whole: Part | None, groups: np.ndarray, seed: int, others: list[Chain]) -> None:
         """Do what is left once a model is stored.
 
-        ``whole`` are all rows, where some were set aside for validation, ``others`` chains that have learnt from these.
+        ``whole`` are all rows that may be learnt from, where they are needed, ``others`` chains that have learnt from
+        some that the first one has set aside.
         """
 
     def _learn_targets(self, given: Any, train: Part) -> None:

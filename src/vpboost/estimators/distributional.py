@@ -137,16 +137,17 @@ class Distributional(BaseVPBoost):
     ) -> list[tuple[Part, np.ndarray]]:
         """Return encoded rows with raw predictions of them by models that have not learnt from them.
 
-        These are the rows that each chain has set aside. Where they are few, all rows are predicted once more, part by
-        part, if they are given as ``whole``.
+        These are the rows that each chain has set aside, or those that were given to validate with. Where they are few,
+        all rows are predicted once more, part by part, if there are any as ``whole``.
         """
         found: list[tuple[Part, np.ndarray]] = []
         if run.held_out is not None:
-            if whole is None and not others:  # given ones, that no chain has learnt from
-                return [(run.held_out, np.concatenate([self._raw_of(rows) for rows in chunks(run.held_out.inputs)]))]
-            known = [(run.held_out, self.boosted_.ensemble.truncate(self.best_iteration_))]
-            known += [(chain.held_out, chain.ensemble) for chain in others if chain.held_out is not None]
-            found = [(part, evaluated(ensemble, np.asarray(part.inputs[:]))) for part, ensemble in known]
+            if others:
+                known = [(run.held_out, self.boosted_.ensemble.truncate(self.best_iteration_))]
+                known += [(chain.held_out, chain.ensemble) for chain in others if chain.held_out is not None]
+                found = [(part, evaluated(ensemble, np.asarray(part.inputs[:]))) for part, ensemble in known]
+            else:  # no chain has learnt from them
+                found = [(run.held_out, np.concatenate([self._raw_of(rows) for rows in chunks(run.held_out.inputs)]))]
             if whole is None or sum(part.n_rows for part, _ in found) >= ENOUGH:
                 return found
         every = run.train if whole is None else self._parts_of_chain(run, whole, groups, seed, True)[0]

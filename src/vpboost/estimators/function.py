@@ -67,6 +67,8 @@ class ModelFunction(eqx.Module):
 
     def __call__(self, x: Array) -> Array:
         """Return the prediction for one input."""
+        if self.mean.dtype == np.float64 and not jax.config.jax_enable_x64:  # type: ignore[attr-defined]
+            raise ValueError("the function was made in double precision; call it within jax.enable_x64(True), too")
         x = jnp.asarray(x, self.mean.dtype)
         if x.shape != self.shape:
             raise ValueError(f"x must be one input of shape {self.shape}, got shape {x.shape}; jax.vmap takes several")

@@ -111,17 +111,37 @@ def evaluate(model: Any, X: Any, y: Any) -> dict[str, float]:
     X : array-like or data frame
         Rows to predict.
     y : array-like, series or data frame
-        The truth, without missing values. The columns of a data frame that has the names of the model's outputs may
-        be in any order.
+        The truth; of several outputs, missing values (NaN) do not count. The columns of a data frame that has the names
+        of the model's outputs may be in any order.
 
     Returns
     -------
     dict of str to float
         Of a regressor: "r2", "rmse" and "mae", means over the outputs, and of several outputs also "r2 of name" and
-        "rmse of name" for every one, by its number from 0 if it has no name. R² of a single row is NaN. Of a
-        classifier: "accuracy" and "log_loss", and "auc" if there are two classes and y holds both.
+        "rmse of name" for every one, by its number from 0 if it has no name. R² of a single row is NaN. Of several
+        quantiles: "pinball_loss", and "below 0.9" for each, the part of the targets that is. Of a classifier:
+        "accuracy" and "log_loss", and "auc" if there are two classes and y holds both.
     """
+    if has_quantiles(model):
+        return summary_of_quantiles(model, X, y)
     return summary(model, compare(model, X, y))
+
+
+def has_quantiles(model: Any) -> bool:
+    """Say whether a fitted estimator predicts several quantiles of each target."""
+    check_is_fitted(model)
+    return bool(np.ndim(getattr(model.loss_, "level", 0.0)))
+
+
+def summary_of_quantiles(model: Any, X: Any, y: Any) -> dict[str, float]:
+    """Return the mean pinball loss of several quantiles, and the part of targets that is below each."""
+    truth = true_values(model, y)
+    found = np.asarray(model.predict(X))
+    check_rows(len(found), len(truth))
+    error = truth[:, :, None] - found.reshape(*truth.shape, -1)
+    levels, known = np.array(model.loss_.level), error[~np.isnan(truth)]
+    parts = {f"below {level:g}": float((known[:, k] < 0).mean()) for k, level in enumerate(levels)}
+    return {"pinball_loss": float(np.maximum(levels * known, (levels - 1) * known).mean()), **parts}
 
 
 def compare(model: Any, X: Any, y: Any) -> Compared:
@@ -132,9 +152,14 @@ def compare(model: Any, X: Any, y: Any) -> Compared:
     prediction = np.asarray(model.predict_proba(X) if classifier else _columns(np.asarray(model.predict(X))))
     if not classifier and prediction.shape[1] != truth.shape[1]:
         raise ValueError("metrics are of one prediction for each target; this model predicts several quantiles")
-    if len(truth) != len(prediction):
-        raise ValueError(f"X and y must have as many rows, got {len(prediction)} and {len(truth)}")
+    check_rows(len(prediction), len(truth))
     return Compared(truth, prediction)
+
+
+def check_rows(n_inputs: int, n_targets: int) -> None:
+    """Raise ``ValueError`` unless there are as many."""
+    if n_inputs != n_targets:
+        raise ValueError(f"X and y must have as many rows, got {n_inputs} and {n_targets}")
 
 
 def summary(model: Any, compared: Compared) -> dict[str, float]:
@@ -147,7 +172,8 @@ def summary(model: Any, compared: Compared) -> dict[str, float]:
             found["auc"] = -_negative_auc(truth, prediction, weight)
         return found
     r2, rmse = scores_of_outputs(compared)
-    found = {"r2": float(r2.mean()), "rmse": _rmse(truth, prediction, weight), "mae": _mae(truth, prediction, weight)}
+    of_all = {name: REGRESSION[name](truth, prediction, weight) for name in ("rmse", "mae")}
+    found = {"r2": float(r2.mean()), **of_all}
     if truth.shape[1] > 1:
         for k, name in enumerate(getattr(model, "target_names_", None) or map(str, range(truth.shape[1]))):
             found[f"r2 of {name}"], found[f"rmse of {name}"] = float(r2[k]), float(rmse[k])
@@ -157,6 +183,12 @@ def summary(model: Any, compared: Compared) -> dict[str, float]:
 def scores_of_outputs(compared: Compared) -> tuple[np.ndarray, np.ndarray]:
     """Return R² and RMSE of every output; as in scikit-learn, R² of a constant is 0, or 1 if it is hit exactly."""
     truth, prediction = compared
+    known = ~np.isnan(truth)
+    if not known.all():  # missing ones do not count
+        columns = zip(known.T, truth.T, prediction.T, strict=True)
+        found = [scores_of_outputs(Compared(t[rows, None], p[rows, None])) for rows, t, p in columns]
+        r2s, rmses = (np.concatenate(scores) for scores in zip(*found, strict=True))
+        return r2s, rmses
     error, centred = truth - prediction, truth - truth.mean(axis=0)
     unit, spread = _unit(error, axis=0), _unit(centred, axis=0)
     rmse = unit * np.sqrt(np.square(error / unit).mean(axis=0))
@@ -195,10 +227,14 @@ def true_values(model: Any, y: Any) -> np.ndarray:
     if values.ndim not in (1, 2) or not len(values) or _columns(values).shape[1] != model.n_outputs_:
         shape = "(n_rows,)" if model.n_outputs_ == 1 else f"(n_rows, {model.n_outputs_})"
         raise ValueError(f"y must have the shape {shape} with at least one row, got {values.shape}")
-    if not np.isfinite(values).all():
-        bad = int((~np.isfinite(_columns(values)).all(axis=1)).sum())
-        raise ValueError(f"y has missing or infinite values in {bad} rows; leave these rows out of X and y")
-    return _columns(values)
+    values = _columns(values)
+    bad = np.isinf(values).any(axis=1) | np.isnan(values).all(axis=1)
+    if bad.any():
+        raise ValueError(f"y has missing or infinite values in {bad.sum()} rows; leave these rows out of X and y")
+    empty = np.flatnonzero(np.isnan(values).all(axis=0))
+    if len(empty):
+        raise ValueError(f"y has no target at all for output(s) {empty.tolist()}, so nothing can be told of these")
+    return values
 
 
 def _plain_values(model: Any, y: Any) -> Any:

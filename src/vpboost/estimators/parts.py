@@ -153,9 +153,9 @@ def hold_out(
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """Return the rows to train on and about this fraction set aside; with ``keep_classes`` the former have every class.
 
-    Rows of equal inputs are one group and stay together: were they torn apart, training would see the same inputs with
-    other targets. But a group of more than a twentieth of the rows is split, for without it a whole part of the inputs
-    would be unknown. None if no row can be spared.
+    They have a target of every output, too. Rows of equal inputs are one group and stay together: were they torn
+    apart, training would see the same inputs with other targets. But a group of more than a twentieth of the rows
+    is split, for without it a whole part of the inputs would be unknown. None if no row can be spared.
     """
     rng, n_rows = np.random.default_rng(seed), len(target)
     wanted = max(round(fraction * n_rows), 1)
@@ -163,7 +163,7 @@ def hold_out(
     if large.any():  # each row of them by itself
         groups = np.unique(np.where(large, n_rows + np.arange(n_rows), groups), return_inverse=True)[1]
     order, sizes = rng.permutation(int(groups.max()) + 1), np.bincount(groups)
-    needed = np.unique(target, return_index=True)[1] if keep_classes else np.flatnonzero(groups == order[-1])[:1]
+    needed = np.unique(target, return_index=True)[1] if keep_classes else one_of_each(target, np.argsort(order)[groups])
     whole = order[~np.isin(order, groups[needed])]
     ends = np.cumsum(sizes[whole])
     n_first = int(np.searchsorted(ends, wanted, side="right"))
@@ -179,3 +179,13 @@ def hold_out(
     if not aside.any():
         return None
     return np.flatnonzero(~aside), np.flatnonzero(aside)
+
+
+def one_of_each(target: np.ndarray, place: np.ndarray) -> np.ndarray:
+    """Return rows that together have a target of every output: of each, the one that comes last.
+
+    >>> one_of_each(np.array([[1.0, np.nan], [2.0, 3.0], [4.0, np.nan]]), np.array([0, 1, 2])).tolist()
+    [1, 2]
+    """
+    known = ~np.isnan(target.reshape(len(target), -1))
+    return np.unique(np.where(known, place[:, None], -1).argmax(axis=0))

@@ -147,6 +147,12 @@ class VPBoostRegressor(RegressorMixin, Intervals, Uncertain, Distributional):
             raise ValueError(f"y must be numeric, got dtype {target.dtype}")
         holes = np.isnan(target)
         check_holes(holes, columns=reset)
+        lonely = np.flatnonzero((~holes).sum(axis=0) == 1)
+        if reset and holes.any() and len(lonely) and self.distribution is not None:
+            raise ValueError(
+                f"y has a single target for output(s) {lonely.tolist()}, which tells no spread: distribution="
+                f"{self.distribution!r} needs two or more; leave these columns out"
+            )
         if target.size and np.nanmax(np.abs(target.astype(np.float64))) > LARGEST:
             raise ValueError(
                 f"y must be smaller than {LARGEST:g} in size, got {np.nanmax(np.abs(target)):g}; rescale it"

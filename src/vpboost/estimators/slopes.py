@@ -15,12 +15,14 @@ from .portfolio import is_auto
 
 #: What slope_weight="auto" means, over the number of inputs.
 SLOPE_WEIGHT = 1.0
+#: A larger one would leave nothing of the values.
+MOST_WEIGHT = 1e9
 
 
 def check_slope_weight(value: Any) -> None:
     """Raise ``ValueError`` if this is no weight of slopes."""
-    if not is_auto(value) and not (is_number(value) and 0 < value < float("inf")):
-        raise ValueError(f"slope_weight must be 'auto' or a positive number, got {value!r}")
+    if not is_auto(value) and not (is_number(value) and 0 < value <= MOST_WEIGHT):
+        raise ValueError(f"slope_weight must be 'auto' or a positive number up to {MOST_WEIGHT:g}, got {value!r}")
 
 
 def slope_weight_of(value: Any, n_inputs: int) -> float:
@@ -28,13 +30,14 @@ def slope_weight_of(value: Any, n_inputs: int) -> float:
     return SLOPE_WEIGHT / max(n_inputs, 1) if is_auto(value) else float(value)
 
 
-def check_slopes(dy: Any, X: Any, data: Part, loss: Loss | None) -> np.ndarray | None:
+def check_slopes(dy: Any, X: Any, data: Part, loss: Loss | None, distribution: Any = None) -> np.ndarray | None:
     """Return observed slopes, (rows, outputs, columns of X), checked; None if there are none.
 
-    ``X`` are the inputs as the user gave them, ``data`` what was made of them.
+    ``X`` are the inputs as the user gave them, ``data`` what was made of them; of classifiers, ``loss`` is None.
     """
     if not isinstance(loss, SquaredError):
-        what = "classifiers do not take it" if loss is None else f"got loss={type(loss).__name__}"
+        got = f"loss={type(loss).__name__}" if distribution is None else f"distribution={distribution!r}"
+        what = "classifiers do not take it" if loss is None else f"got {got}"
         raise ValueError(f"dy is for regression with loss='squared_error'; {what}")
     if is_stream(X):
         raise ValueError(f"dy goes with arrays and data frames, got X of type {type(X).__name__}; read it first")
@@ -47,6 +50,8 @@ def check_slopes(dy: Any, X: Any, data: Part, loss: Loss | None) -> np.ndarray |
         if names is not None and sorted(map(str, column_names(dy))) != sorted(names):
             raise ValueError(f"dy must have the columns of X, {names}, got {column_names(dy)}")
         dy = in_order(dy, names) if names is not None else dy
+    if np.iscomplexobj(dy):
+        raise ValueError("dy must be real, got complex numbers")
     try:
         slopes = np.array(unmasked(dy, "dy"), dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -67,7 +72,8 @@ def check_slopes(dy: Any, X: Any, data: Part, loss: Loss | None) -> np.ndarray |
     texts = data.inputs.texts if isinstance(data.inputs, Table) else {}
     given = [j for j in texts if not missing[:, :, j].all()]
     if given:
-        raise ValueError(f"dy must be NaN in column {given[0]}, whose values are categories: it has no derivative")
+        name = column_names(X)[given[0]] if is_frame(X) else given[0]
+        raise ValueError(f"dy must be NaN in column {name!r}, whose values are categories: it has no derivative")
     return None if missing.all() else slopes
 
 

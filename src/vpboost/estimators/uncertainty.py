@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..core.data import evenly_spaced
 from ..core.ensemble import Ensemble
 from ..losses import Loss, Quantile
-from ..numerics.ignorance import Evidence, Ignorance
+from ..numerics.ignorance import Apart, Evidence, Ignorance, ignorance_of
 from ..tables.encoder import InputEncoder
 from .parts import Part
 from .prediction import evaluated
@@ -42,7 +42,7 @@ class Uncertain:
     _encoded_parts: Callable[[Any], Iterator[np.ndarray]]
     _in_order: Callable[[], bool]
     _evidence: Evidence | None = None  #: None where there are too many columns, or in files of earlier versions
-    _ignorance: Ignorance | None = None  #: None until it is asked for
+    _ignorance: Ignorance | Apart | None = None  #: None until it is asked for
 
     def predict_uncertainty(self, X: Any) -> Uncertainty:
         """Return predictions with the spreads of noise and of ignorance, each of the shape that ``predict`` returns.
@@ -59,7 +59,8 @@ class Uncertain:
         Returns
         -------
         Uncertainty
-            A named tuple ``(mean, noise, ignorance)``.
+            A named tuple ``(mean, noise, ignorance)``. Of an output of which a single target was observed, nothing can
+            be told: NaN.
 
         Examples
         --------
@@ -76,18 +77,19 @@ class Uncertain:
             hint = "its predictions are bounds" if self._in_order() else "use predict_interval"
             raise ValueError(f"a model of quantiles has no standard deviation; {hint}")
         if self._evidence is None:
-            raise ValueError(
-                f"how sure the model is can be told of tables with {MOST_COLUMNS} encoded columns at the most, and not "
-                "of models from files of earlier versions or saved with training_rows=False; use predict_interval"
-            )
+            if len(self.input_encoder_.shape_) > 1 or self.input_encoder_.n_plain > MOST_COLUMNS:
+                known = f"how sure a model is can be told of tables with {MOST_COLUMNS} encoded columns at the most"
+            else:
+                known = "how sure the model is cannot be told: it was saved with training_rows=False, or earlier"
+            raise ValueError(f"{known}; use predict_interval")
         if len(self._evidence.rows) == 1:
             raise ValueError("one row tells nothing of how far off predictions may be; fit two or more")
         if self._ignorance is None:
-            self._ignorance = Ignorance(self._evidence)
+            self._ignorance = ignorance_of(self._evidence)
         found = [self._uncertainty_of(encoded, self._ignorance) for encoded in self._encoded_parts(X)]
         return Uncertainty(*(self._plain(np.concatenate(parts)) for parts in zip(*found, strict=True)))
 
-    def _uncertainty_of(self, encoded: np.ndarray, ignorance: Ignorance) -> tuple[np.ndarray, ...]:
+    def _uncertainty_of(self, encoded: np.ndarray, ignorance: Ignorance | Apart) -> tuple[np.ndarray, ...]:
         """Return predictions, noise and ignorance of encoded rows, each (rows, outputs)."""
         raw = self._raw_of(encoded)
         mean, predicted = self._mean_and_std(encoded, raw)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .._version import __version__
+from ..estimators.metrics import has_quantiles
 from ..files.atomic import file_name, write_file
 from ..files.describe import describe_featurizer, named_arrays
 from ..predictor import FARTHEST
@@ -72,6 +73,8 @@ def to_onnx(
         raise ValueError("dtype='float64' is not for the ConvNet featurizer: ONNX runtimes convolve in float32 only")
     if simultaneous and (coverage is None or hasattr(model, "classes_")):
         raise ValueError("simultaneous=True is for the intervals of a regressor: give their coverage with it")
+    if coverage is not None and has_quantiles(model):
+        raise ValueError("coverage goes with one prediction for each target; several quantiles are bounds themselves")
     if coverage is not None:
         model._known_conformity(coverage, simultaneous)  # or an error says what is wrong
     if dtype == "float32":

@@ -199,7 +199,7 @@ def log_ratio(prediction: Rows, target: Array) -> tuple[Rows, Array]:
 
 
 class Poisson(LogLink):
-    """ℓ = Σ_k y_k (e^{u_k} − 1 − u_k), u = ŷ − log y: counts y ≥ 0 with log link (the prediction is the log of the rate).
+    """ℓ = Σ_k y_k (e^{u_k} − 1 − u_k), u = ŷ − log y: counts y ≥ 0 with log link (ŷ is the log of the rate).
 
     That is e^ŷ − y ŷ less what is left of it where the prediction is right, and e^ŷ where y is zero.
     """
@@ -216,7 +216,7 @@ class Poisson(LogLink):
 
 
 class Gamma(LogLink):
-    """ℓ = Σ_k e^{−u_k} − 1 + u_k, u = ŷ − log y: positive targets with log link and constant coefficient of variation."""
+    """ℓ = Σ_k e^{−u_k} − 1 + u_k, u = ŷ − log y: positive targets, log link and constant coefficient of variation."""
 
     def value(self, prediction: Rows, target: Array) -> Values:
         u, _ = log_ratio(prediction, target)

@@ -35,6 +35,8 @@ LEAST, FARTHEST = 1e-12, 1e6
 MOST_OUTPUTS = 32
 #: Rows whose variances are computed side by side.
 ROWS_AT_ONCE = 4096
+#: Outputs with missing targets have processes of their own, those with fewest targets first: so many at the most.
+MOST_APART = 32
 
 
 class Evidence(NamedTuple):
@@ -44,6 +46,12 @@ class Evidence(NamedTuple):
     targets: np.ndarray  #: (rows, outputs)
     errors: np.ndarray  #: (rows set aside, outputs): of predictions by learners that have not seen them
     all_seen: bool  #: whether the model itself has seen them
+
+    def of(self, outputs: list[int], rows: np.ndarray) -> "Evidence":
+        """Return what some of the rows tell of some outputs; where all but one were set aside, as training rows."""
+        n_trained = len(self.rows) - len(self.errors)
+        aside = rows[n_trained:] & (rows[:n_trained].sum() > 1)
+        return Evidence(self.rows[rows], self.targets[rows][:, outputs], self.errors[aside][:, outputs], self.all_seen)
 
 
 class Ignorance:
@@ -98,6 +106,38 @@ class Ignorance:
     def noise_of_outputs(self) -> np.ndarray:
         """The spread of noise, (outputs,)."""
         return self.unit * self.noise
+
+
+class Apart:
+    """The same where targets are missing: outputs that were observed in other rows have processes of their own."""
+
+    def __init__(self, evidence: Evidence):
+        observed = np.isfinite(evidence.targets)
+        groups: dict[bytes, list[int]] = {}
+        for output, column in enumerate(observed.T):
+            groups.setdefault(column.tobytes(), []).append(output)
+        of_few = sorted(groups.values(), key=lambda outputs: observed[:, outputs[0]].sum())
+        rest = [output for outputs in of_few[MOST_APART:] for output in outputs]
+        self.parts: list[tuple[list[int], Ignorance]] = []
+        #: NaN where a single target, or none, tells nothing
+        self.noise_of_outputs = np.full(observed.shape[1], np.nan)
+        for outputs in [*of_few[:MOST_APART], *([rest] if rest else [])]:
+            rows = observed[:, outputs].any(axis=1)
+            if rows.sum() > 1:
+                self.parts.append((outputs, Ignorance(evidence.of(outputs, rows))))
+                self.noise_of_outputs[outputs] = self.parts[-1][1].noise_of_outputs
+
+    def __call__(self, rows: np.ndarray, predictions: np.ndarray) -> np.ndarray:
+        """Return the spread of what is not known beside predictions, (rows, outputs)."""
+        found = np.full(predictions.shape, np.nan)
+        for outputs, ignorance in self.parts:
+            found[:, outputs] = ignorance(rows, predictions[:, outputs])
+        return found
+
+
+def ignorance_of(evidence: Evidence) -> Ignorance | Apart:
+    """Return noise and ignorance by what is known."""
+    return Ignorance(evidence) if np.isfinite(evidence.targets).all() else Apart(evidence)
 
 
 def matern(a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -119,7 +119,9 @@ def plot_interval_widths(
     """
     require_regressor(model)
     chosen = output_number(model, output)
-    X, truth = some_rows(X, truth_of(model, X, y))
+    truth = truth_of(model, X, y)
+    known = np.flatnonzero(~np.isnan(truth[:, chosen]))
+    X, truth = some_rows(_safe_indexing(X, known) if len(known) < len(truth) else X, truth[known])
     low, high = (of_output(model, bound, chosen) for bound in model.predict_interval(X, coverage))
     prediction, width = compare(model, X, truth).prediction[:, chosen], high - low
     within = (low <= truth[:, chosen]) & (truth[:, chosen] <= high)
@@ -146,7 +148,8 @@ def curves_of(model: Any, X: Any, truth: np.ndarray, law: Distribution | None) -
     loss = model.loss_
     if isinstance(loss, Quantile) and len(loss.levels) > 1:
         quantiles = np.asarray(model.predict(X)).reshape(*truth.shape, -1)
-        return {"quantiles": Curve(np.array(loss.levels), (truth[:, :, None] <= quantiles).mean(axis=0).T)}
+        parts = [of_known(truth <= quantiles[:, :, k], truth) for k in range(len(loss.levels))]
+        return {"quantiles": Curve(np.array(loss.levels), np.array(parts))}
     curves, known = {}, known_scores(model)
     levels = [level for level in LEVELS if known >= rows_needed(level)]
     if levels:
@@ -166,7 +169,7 @@ def of_intervals(model: Any, X: Any, truth: np.ndarray, levels: list[float]) -> 
     observed, width = [], []
     for level in levels:
         low, high = (np.asarray(bound).reshape(truth.shape) for bound in model.predict_interval(X, level))
-        observed.append(((low <= truth) & (truth <= high)).mean(axis=0))
+        observed.append(of_known((low <= truth) & (truth <= high), truth))
         with np.errstate(over="ignore"):
             width.append((high - low).mean(axis=0))
     return Curve(np.array(levels), np.array(observed), np.array(width))
@@ -184,8 +187,19 @@ def of_distribution(law: Distribution, truth: np.ndarray) -> Curve:
     for level in LEVELS:
         low, high = (1 - level) / 2, (1 + level) / 2
         part = np.maximum(np.minimum(upto, high) - np.maximum(below, low), 0) / np.where(jump > 0, jump, 1)
-        observed.append(np.where(jump > 0, part, (low <= upto) & (upto <= high)).mean(axis=0))
+        observed.append(of_known(np.where(jump > 0, part, (low <= upto) & (upto <= high)), upto))
     return Curve(np.array(LEVELS), np.array(observed))
+
+
+def of_known(holds: np.ndarray, truth: np.ndarray) -> np.ndarray:
+    """Return the mean of each output over the rows whose truth is known; NaN if it is of none.
+
+    >>> of_known(np.array([[1, 1], [0, 0]]), np.array([[2.0, 3.0], [1.0, np.nan]])).tolist()
+    [0.5, 1.0]
+    """
+    known = ~np.isnan(truth)
+    counts = known.sum(axis=0)
+    return np.where(counts, np.where(known, holds, 0).sum(axis=0) / np.maximum(counts, 1), np.nan)
 
 
 def distribution_of(model: Any, X: Any) -> Distribution | None:

@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from sklearn.utils.validation import check_is_fitted
 
 from ..checks import check_count
+from ..estimators.metrics import has_quantiles
 from ..predictor import is_missing
 from ..tables.frames import as_numbers, column_values, is_arrow, is_frame, is_times
 from .figures import BLUE, GREY, axes_or_new, some_places
@@ -47,6 +48,7 @@ def plot_input_gradients(model: Any, X: Any, ax: Axes | None = None, most: int =
     check_count("most", most)
     encoder = model.input_encoder_
     require_table(model)
+    require_one_prediction(model)
     if not encoder.numeric_:
         raise ValueError("the model has no numeric inputs to take derivatives by; see plot_partial_dependence")
     size = n_outputs(model) * len(encoder.sources_)  # of the derivatives at one row
@@ -94,6 +96,7 @@ def plot_partial_dependence(
     """
     check_is_fitted(model)
     require_table(model)
+    require_one_prediction(model)
     column, chosen = column_number(model, feature), output_number(model, output)
     check_count("n_points", n_points, least=2)
     rows = table_rows(model, X, MOST_ROWS)
@@ -254,3 +257,9 @@ def require_table(model: Any) -> None:
     """Raise ``ValueError`` if a model was fitted to images."""
     if len(model.input_encoder_.shape_) > 1:
         raise ValueError("this plot is for models of tables; the model was fitted to images")
+
+
+def require_one_prediction(model: Any) -> None:
+    """Raise ``ValueError`` if a model predicts several quantiles of each target."""
+    if has_quantiles(model):
+        raise ValueError("this plot is of one prediction; the model predicts several quantiles: see plot_bands")

@@ -9,14 +9,27 @@ from matplotlib.axes import Axes
 
 from .._version import __version__
 from ..callbacks import name_of
-from ..estimators.metrics import Compared, compare, scores_of_classes, scores_of_outputs, summary
+from ..estimators.metrics import (
+    Compared,
+    compare,
+    evaluate,
+    has_quantiles,
+    scores_of_classes,
+    scores_of_outputs,
+    summary,
+)
 from ..files.atomic import write_file
+from .bands import plot_bands
+from .calibration import truth_of
 from .effects import plot_input_gradients, plot_partial_dependence
 from .figures import BLUE, axes_or_new, plot_diagnostics, plot_training, plot_trust_region
 from .html import EXTREMES, MOST_DRAWN, MOST_SCORES, facts_table, number, page, plots, scores_table
 from .names import column_name, n_outputs, names_of_outputs, output_name
 from .predictions import draw_confusion, draw_values
 from .sureness import how_sure
+
+#: Inputs along which quantiles are drawn.
+MOST_BANDS = 2
 
 
 def report(
@@ -44,15 +57,18 @@ def report(
     Path
         The page.
     """
-    compared = compare(model, X, y)
-    metrics = {name: value for name, value in summary(model, compared).items() if " of " not in name}
+    if has_quantiles(model):  # of which none is the prediction
+        compared, metrics = Compared(truth_of(model, X, y), np.asarray(model.predict(X))), evaluate(model, X, y)
+        shown = [bands(model, X, y)]
+    else:
+        compared = compare(model, X, y)
+        metrics = {name: value for name, value in summary(model, compared).items() if " of " not in name}
+        shown = [scores(model, compared), "<h2>Predictions</h2>", plots(predictions(model, compared))]
     sections = [
         f"<p class='lead'>{escape(sentence(model, len(compared.truth), str(about)))}</p>",
         f"<h2>Metrics on {escape(str(about))}</h2>",
         "<div class='numbers'>" + "".join(number(name, value) for name, value in metrics.items()) + "</div>",
-        scores(model, compared),
-        "<h2>Predictions</h2>",
-        plots(predictions(model, compared)),
+        *shown,
         *how_sure(model, X, compared),
         *inputs(model, X),
         "<h2>Training</h2>",
@@ -134,6 +150,14 @@ def predictions(model: Any, compared: Compared) -> list[Axes]:
     return [*drawn, draw_distribution(by, judged)] if n > MOST_SCORES else drawn
 
 
+def bands(model: Any, X: Any, y: Any) -> str:
+    """Return a section on what is predicted along the most important inputs, for models of tables."""
+    if len(model.input_encoder_.shape_) > 1:
+        return ""
+    columns = np.argsort(-model.feature_importances_)[:MOST_BANDS]
+    return "<h2>Predictions</h2>" + plots([plot_bands(model, X, int(column), y) for column in columns])
+
+
 def draw_distribution(name: str, values: np.ndarray) -> Axes:
     """Draw how many outputs have which score."""
     ax = axes_or_new(None)
@@ -145,7 +169,7 @@ def draw_distribution(name: str, values: np.ndarray) -> Axes:
 
 def inputs(model: Any, X: Any) -> list[str]:
     """Return a section on how inputs act, for models of tables."""
-    if len(model.input_encoder_.shape_) > 1:
+    if len(model.input_encoder_.shape_) > 1 or has_quantiles(model):
         return []
     known = getattr(model, "distribution", None) != "lognormal"  # whose mean depends on its spread, too
     axes = [plot_input_gradients(model, X)] if known and model.input_encoder_.numeric_ else []

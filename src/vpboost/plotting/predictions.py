@@ -46,7 +46,8 @@ def plot_predictions(model: Any, X: Any, y: Any, ax: Axes | None = None, output:
 def draw_values(model: Any, compared: Compared, output: int, ax: Axes | None = None, note: str = "") -> Axes:
     """Draw predicted against true values of one output."""
     ax = axes_or_new(ax)
-    truth, prediction = (values[:, output] for values in compared)
+    known = ~np.isnan(compared.truth[:, output])
+    truth, prediction = (values[known, output] for values in compared)
     ends = [min(truth.min(), prediction.min()), max(truth.max(), prediction.max())]
     ax.plot(ends, ends, color=GREY, linewidth=0.8)
     some = some_places(len(truth), MOST_POINTS)

@@ -54,7 +54,8 @@ def of_values(model: Any, X: Any, compared: Compared) -> list[str]:
 def numbers_of_law(law: Distribution, truth: np.ndarray) -> str:
     """Return what predicted distributions are worth, in large type."""
     with np.errstate(all="ignore"):  # targets may be where a law allows none
-        scores = {"negative log-likelihood": -law.logpdf(truth).mean(), "CRPS": law.crps(truth).mean()}
+        known = ~np.isnan(truth)
+        scores = {"negative log-likelihood": -law.logpdf(truth)[known].mean(), "CRPS": law.crps(truth)[known].mean()}
     return "<div class='numbers'>" + "".join(number(name, value) for name, value in scores.items()) + "</div>"
 
 
