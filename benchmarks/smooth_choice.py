@@ -3,6 +3,7 @@
     VPBOOST_DATA=path/to/data python benchmarks/smooth_choice.py         # half an hour; goes on if stopped
     python benchmarks/smooth_choice.py --table                           # what is stored already
     VPBOOST_DATA=path/to/data python benchmarks/smooth_choice.py --pilots   # twenty minutes: which whole fits are vain
+    VPBOOST_DATA=path/to/data python benchmarks/smooth_choice.py --doubts   # twenty minutes: where it is doubtful
 
 Each problem is fitted twice with default settings but for the choice, which is forced. Stored are the errors on rows
 that neither fit has seen, and the best validation score of each first chain. The rule takes the smooth profile where
@@ -13,6 +14,10 @@ Simulations have samples of no benchmark; of tables, the test part is not read. 
 With ``--pilots``, nothing is fitted to the end. Stored in ``smooth_pilots.json`` is what the smooth profile's pilot,
 the others' whole fit and the smooth one's whole fit leave unexplained of validation targets, of 100, 300 and 1,000
 runs, with 1 % of noise and without, and of tables.
+
+With ``--doubts``, where it is doubtful whether there is noise, default fits that do not try smooth profiles are set
+beside some whose pilots always come to whole fits. Stored in ``smooth_doubts.json`` are the errors of both, and what
+the smooth pilot leaves over what the others' pilot does, to which ``choosing.WELL_AHEAD`` is the bound.
 """
 
 import argparse
@@ -22,6 +27,7 @@ from collections.abc import Iterator
 from itertools import chain, product
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -32,7 +38,9 @@ from vpboost import VPBoostRegressor
 from vpboost.estimators import choosing
 
 RESULTS = Path(__file__).parent / "results" / "smooth_choice.json"
-PILOTS = RESULTS.with_name("smooth_pilots.json")
+PILOTS, DOUBTS = RESULTS.with_name("smooth_pilots.json"), RESULTS.with_name("smooth_doubts.json")
+#: Problems whose responses are hard for a Gaussian process.
+HARD = "sobol_g", "morris", "hartmann", "ishigami", "peaks_and_ridge", "swinging_arm", "pendulum", "welch"
 TABLES = (
     "uci_yacht", "uci_energy", "mtr_enb", "cdr", "evans_airfoil", "uci_concrete", "uci_boston", "mtr_jura",
 )  # fmt: skip
@@ -149,11 +157,65 @@ def show_pilots(stored: dict[str, Any]) -> None:
         print(f"| {bound} | {max(noise, 0)} | {time_left:.1f} | {len(changed)} | {', '.join(changed)} |")
 
 
+def run_doubts(stored: dict[str, Any]) -> None:
+    """Fit with and without smooth profiles where it is doubtful and where that is not stored yet."""
+    simulated = (
+        (f"{name}, {n} runs, noise {noise}", seed, (runs.x_train, runs.y_train, runs.x_test, runs.y_test))
+        for n, noise, name, seed in product((1000, 3000, 300), (0.0, 0.01, 0.05), HARD, SEEDS["simulations"])
+        for runs in [sample(PROBLEMS[name], n, seed, noise)]
+    )
+    for name, seed, (X, y, X_judge, y_judge) in chain(simulated, table_cases()):
+        key = f"{name} | {seed}"
+        if key in stored:
+            continue
+        found: dict[str, float] = {}
+        for choice, bound in (("before", 0.0), ("smooth", np.inf)):
+            patched = mock.patch.multiple(
+                choosing.Choosing, _race_smooth=noting(found, "left", 1), _weigh_columns=noting(found, "pilot")
+            )
+            with mock.patch.object(choosing, "WELL_AHEAD", bound), patched:
+                model = VPBoostRegressor(random_state=seed).fit(X, y)
+            found[choice] = score("regression", model, X_judge, y_judge)
+        stored[key] = {what: float(f"{value:.4g}") for what, value in found.items()}
+        print(key, stored[key], flush=True)
+        DOUBTS.write_text(json.dumps(stored, indent=0) + "\n")
+
+
+def noting(found: dict[str, float], name: str, given: int | None = None) -> Any:
+    """Return a method of ``Choosing`` that notes what the run given to it, or else the one that it returns, leaves."""
+    method = getattr(choosing.Choosing, "_race_smooth" if given else "_weigh_columns")
+
+    def noted(self: Any, *args: Any) -> Any:
+        returned = method(self, *args)
+        found[name] = choosing.unexplained(args[0] if given else returned[0])
+        return returned
+
+    return noted
+
+
+def show_doubts(stored: dict[str, Any]) -> None:
+    """Print what each bound takes, and errors over those without smooth profiles there."""
+    doubtful = [one for one in stored.values() if one.get("before") != one.get("smooth")]
+    print(f"{len(stored)} cases, {len(doubtful)} in which it makes a difference")
+    print("| bound | smooth profiles | errors over those without | worst |\n|---|---|---|---|")
+    for bound in (0.5, 0.6, 0.7, 0.8, 0.9, 1.0, np.inf):
+        ratios = [one["smooth"] / one["before"] for one in doubtful if one["pilot"] < bound * one["left"]]
+        if ratios:
+            mean = np.exp(np.sum(np.log(ratios)) / len(doubtful))
+            print(f"| {bound} | {len(ratios)} | {mean:.3f} | {max(ratios):.2f} |")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--table", action="store_true", help="run nothing, show what is stored")
     parser.add_argument("--pilots", action="store_true", help="compare pilots with whole fits")
+    parser.add_argument("--doubts", action="store_true", help="where it is doubtful whether there is noise")
     options = parser.parse_args()
+    if options.doubts:
+        doubts: dict[str, Any] = json.loads(DOUBTS.read_text()) if DOUBTS.exists() else {}
+        if not options.table:
+            run_doubts(doubts)
+        return show_doubts(doubts)
     if options.pilots:
         pilots: dict[str, Any] = json.loads(PILOTS.read_text()) if PILOTS.exists() else {}
         if not options.table:

@@ -59,12 +59,15 @@ from .race import heads_for, race
 from .run import Run
 from .slopes import slope_weight_of
 
-#: Profiles for responses without noise are tried where the best of the others leaves at most these parts of the
-#: targets' variance unexplained: the first up to ``SMALL`` training rows, the second up to ``MOST_SMOOTH_ROWS``.
+#: Profiles for responses without noise are tried where the best of the others leaves at most the first of these parts of
+#: the targets' variance unexplained; where it leaves more than the second, with more than ``SMALL`` training rows, that
+#: is doubtful.
 SMALL, MOST_SMOOTH_ROWS, WORTH_TRYING = 2000, 20_000, (0.8, 0.02)
 #: And where a Gaussian process finds no more noise than the first of these parts, or leaves less unexplained than the
-#: second part of what they do.
+#: second part of what they do. What it takes for noise is doubtful, too, where they explain more than it does.
 LITTLE_NOISE, MUCH_BETTER = 3e-3, 0.6
+#: Where it is doubtful, pilots must leave less than this part of what they do (benchmarks/smooth_choice.py --doubts).
+WELL_AHEAD = 0.8
 #: With more noise than this, a smooth profile that is behind stays behind.
 HINT_OF_NOISE = 3e-4
 #: Where noise is more than the first part of the variance, and than the second of what the process leaves, smooth
@@ -168,7 +171,7 @@ class Choosing(Checks):
         most = RACE_ROWS[train.n_rows >= MANY_TO_RACE]
         racing, judging = racing.sample(most[0], seed), judging.sample(most[1], seed)
         best, interrupted = self._race(choices, racing, judging, seed, *pilots)
-        if not interrupted and smooth and unexplained(best) <= WORTH_TRYING[train.n_rows > SMALL]:
+        if not interrupted and smooth and unexplained(best) <= WORTH_TRYING[0]:
             fewer = racing.sample(SMOOTH_ROWS, seed)
             best, interrupted = self._race_smooth(best, smooth, fewer, judging, seed, refits)
         elif not interrupted and best.plan.profile.relevance:  # the user's choice
@@ -205,14 +208,15 @@ class Choosing(Checks):
     ) -> tuple[Run, bool]:
         """Return the better one of the winner so far and the best profile for responses without noise."""
         planned = self._plan(smooth[0], train, held_out)
-        process = process_of(planned)
-        if is_noisy(process, unexplained(best)):
+        process, left = process_of(planned), unexplained(best)
+        noisy, doubtful = is_noisy(process, left), left > WORTH_TRYING[1] and best.train.n_rows > SMALL
+        if noisy and (doubtful or process is None or process.unexplained <= left):
             return best, False
         if hears_noise(process):
             smooth = [fix(profile._replace(**WITH_SOME_NOISE), self) for profile in smooth]
         other, interrupted = self._weigh_columns(smooth, process_weights(process, planned), None, train, held_out, seed)
-        if interrupted:
-            return best, True
+        if interrupted or ((noisy or doubtful) and unexplained(other) > WELL_AHEAD * left):
+            return best, interrupted
         if unexplained(other) < CLEARLY * unexplained(best):
             return other, False
         # pilots may mislead: whole fits decide, by the loss, whatever the metric; the second one ends when it has won
