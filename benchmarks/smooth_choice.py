@@ -36,6 +36,7 @@ from problems import PROBLEMS, sample
 from tables import data_folder, load
 from vpboost import VPBoostRegressor
 from vpboost.estimators import choosing
+from vpboost.estimators import noise as noises
 
 RESULTS = Path(__file__).parent / "results" / "smooth_choice.json"
 PILOTS, DOUBTS = RESULTS.with_name("smooth_pilots.json"), RESULTS.with_name("smooth_doubts.json")
@@ -72,7 +73,7 @@ def table_cases() -> Iterator[tuple[str, int, tuple]]:
 
 def run(stored: dict[str, Any]) -> None:
     """Run what is not stored yet."""
-    choosing.CLEARLY, choosing.LITTLE_NOISE, choosing.WORTH_TRYING = 0.0, np.inf, (np.inf, np.inf)
+    choosing.CLEARLY, noises.LITTLE_NOISE, choosing.WORTH_TRYING = 0.0, np.inf, (np.inf, np.inf)
     for name, seed, (X, y, X_judge, y_judge) in cases():
         key = f"{name} | {seed}"
         if key in stored:
@@ -107,8 +108,8 @@ class Seen(Exception):
 def compared(self: Any, best: Any, smooth: Any, train: Any, held_out: Any, seed: int, refits: bool) -> None:
     """Stand for the race of smooth profiles: see all fits that may decide it."""
     planned = self._plan(smooth[0], train, held_out)
-    process = choosing.process_of(planned)
-    if process is None or choosing.is_noisy(process, choosing.unexplained(best)):
+    process = noises.process_of(planned)
+    if process is None or noises.is_noisy(process, noises.unexplained(best)):
         raise Seen({})
     weights = choosing.process_weights(process, planned)
     other, _ = self._weigh_columns(smooth, weights, None, train, held_out, seed)
@@ -117,7 +118,7 @@ def compared(self: Any, best: Any, smooth: Any, train: Any, held_out: Any, seed:
     proof, _ = self._boosted_whole(other.plan.profile, train, held_out, other.plan.encoder, seed)
     runs = {"first": best, "pilot": other, "other": rival, "smooth": proof}
     facts = {"cpu": time.process_time() - began, "noise": process.noise}
-    raise Seen({name: choosing.unexplained(one) for name, one in runs.items()} | facts)
+    raise Seen({name: noises.unexplained(one) for name, one in runs.items()} | facts)
 
 
 def run_pilots(stored: dict[str, Any]) -> None:
@@ -149,7 +150,7 @@ def show_pilots(stored: dict[str, Any]) -> None:
         "| bound | if there is noise above | processor time left | other choices | its part over the other's, there |"
     )
     print("|---|---|---|---|---|")
-    for bound, noise in product(BOUNDS, (-1.0, choosing.HINT_OF_NOISE)):
+    for bound, noise in product(BOUNDS, (-1.0, noises.HINT_OF_NOISE)):
         vain = {k: one for k, one in close.items() if one["pilot"] > bound * one["other"] and one["noise"] > noise}
         time_left = sum(one["cpu"] for key, one in close.items() if key not in vain)
         ratios = [one["smooth"] / one["other"] for one in vain.values()]
@@ -164,7 +165,7 @@ def run_doubts(stored: dict[str, Any]) -> None:
         for n, noise, name, seed in product((1000, 3000, 300), (0.0, 0.01, 0.05), HARD, SEEDS["simulations"])
         for runs in [sample(PROBLEMS[name], n, seed, noise)]
     )
-    for name, seed, (X, y, X_judge, y_judge) in chain(simulated, table_cases()):
+    for name, seed, (X, y, X_judge, y_judge) in chain(table_cases(), simulated):
         key = f"{name} | {seed}"
         if key in stored:
             continue
@@ -187,7 +188,7 @@ def noting(found: dict[str, float], name: str, given: int | None = None) -> Any:
 
     def noted(self: Any, *args: Any) -> Any:
         returned = method(self, *args)
-        found[name] = choosing.unexplained(args[0] if given else returned[0])
+        found[name] = noises.unexplained(args[0] if given else returned[0])
         return returned
 
     return noted

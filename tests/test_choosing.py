@@ -10,7 +10,8 @@ from vpboost.callbacks import Checkpoint
 from vpboost.core.ensemble import mean_squared_slopes
 from vpboost.engine import using
 from vpboost.estimators import choosing
-from vpboost.estimators.choosing import hears_noise
+from vpboost.estimators import noise as noises
+from vpboost.estimators.noise import hears_noise
 from vpboost.estimators.plan import CHAINS
 from vpboost.estimators.portfolio import SMOOTH, Profile, fix, profile_from, profiles, smooth_profiles
 from vpboost.estimators.settings import MOST_STAGES
@@ -181,7 +182,7 @@ def test_a_whole_fit_without_hope_is_left_out(hopeless, noise, fits, monkeypatch
     process = choosing.process_of
     monkeypatch.setattr(choosing, "process_of", lambda run: process(run)._replace(noise=noise))
     monkeypatch.setattr(choosing, "CLEARLY", 0.0)
-    monkeypatch.setattr(choosing, "HOPELESS", hopeless)
+    monkeypatch.setattr(noises, "HOPELESS", hopeless)
     monkeypatch.setattr(choosing, "SMOOTH_LEAD", (1e9, 1e9))
     whole, boosted = choosing.Choosing._boosted_whole, []
 
@@ -193,6 +194,26 @@ def test_a_whole_fit_without_hope_is_left_out(hopeless, noise, fits, monkeypatch
     model = VPBoostRegressor(n_estimators=4, n_chains=1, max_steps=20).fit(X, Y)
     assert len(boosted) == fits
     assert model.profile_.dtype == ("float64" if fits == 2 else "float32")
+
+
+@pytest.mark.parametrize(
+    ("noise", "ahead", "many", "dtype"),
+    [
+        (0.005, 0.8, False, "float64"),
+        (0.005, 0.0, False, "float32"),
+        (0.5, np.inf, False, "float32"),
+        (0.005, np.inf, True, "float32"),
+    ],
+)
+def test_where_it_is_doubtful_smooth_profiles_must_be_well_ahead(noise, ahead, many, dtype, monkeypatch):
+    """A process sees noise; if it is nearly all that is left, or much is left of many rows, that is enough."""
+    process = choosing.process_of
+    monkeypatch.setattr(choosing, "process_of", lambda run: process(run)._replace(noise=noise, unexplained=1.0))
+    monkeypatch.setattr(choosing, "WELL_AHEAD", ahead)
+    if many:
+        monkeypatch.setattr(choosing, "SMALL", 10)
+        monkeypatch.setattr(choosing, "WORTH_TRYING", (0.8, 0.0))
+    assert VPBoostRegressor(n_estimators=4, n_chains=1, max_steps=20).fit(X, Y).profile_.dtype == dtype
 
 
 def test_gradients_and_files_of_weighed_columns(smooth, tmp_path):

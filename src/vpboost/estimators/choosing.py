@@ -9,16 +9,23 @@ from typing import Any
 import numpy as np
 
 from ..callbacks import EarlyStopping, Progress
-from ..core.data import evenly_spaced
-from ..engine import using
-from ..losses import Observed, SquaredError
+from ..losses import SquaredError
 from ..native import n_cores
-from ..numerics.lengths import MOST_ROWS, Process, likeliest_process
 from ..tables.encoder import InputEncoder, count_encodable
-from ..tables.rows import take
 from .checks import Checks
 from .column_weights import process_weights, slope_weights, weights_of
 from .metrics import Score, score_function
+from .noise import (
+    LEAST_SMOOTH_ROWS,
+    hears_noise,
+    is_hopeless,
+    is_nearly_all,
+    is_noisy,
+    process_of,
+    sees_noise,
+    unexplained,
+    variance_of,
+)
 from .parts import Part, hold_out
 from .plan import (
     CHAINS,
@@ -35,7 +42,6 @@ from .plan import (
 )
 from .portfolio import (
     CLEARLY,
-    HOPELESS,
     LEAST_ROWS,
     MANY_TO_RACE,
     MOST_TREE_CLASSES,
@@ -59,23 +65,16 @@ from .race import heads_for, race
 from .run import Run
 from .slopes import slope_weight_of
 
-#: Profiles for responses without noise are tried where the best of the others leaves at most the first of these parts of
-#: the targets' variance unexplained; where it leaves more than the second, with more than ``SMALL`` training rows, that
-#: is doubtful.
+#: Profiles for responses without noise are tried where the best of the others leaves at most the first of these parts
+#: of the targets' variance unexplained. It is doubtful where that is more than the second, with more than ``SMALL``
+#: training rows, and where a Gaussian process sees noise: what does not suit it looks like noise to it.
 SMALL, MOST_SMOOTH_ROWS, WORTH_TRYING = 2000, 20_000, (0.8, 0.02)
-#: And where a Gaussian process finds no more noise than the first of these parts, or leaves less unexplained than the
-#: second part of what they do. What it takes for noise is doubtful, too, where they explain more than it does.
-LITTLE_NOISE, MUCH_BETTER = 3e-3, 0.6
-#: Where it is doubtful, pilots must leave less than this part of what they do (benchmarks/smooth_choice.py --doubts).
+#: Where there is one reason for doubt, not two, pilots must leave less than this part of what the best of the others
+#: does (benchmarks/smooth_choice.py --doubts).
 WELL_AHEAD = 0.8
-#: With more noise than this, a smooth profile that is behind stays behind.
-HINT_OF_NOISE = 3e-4
-#: Where noise is more than the first part of the variance, and than the second of what the process leaves, smooth
-#: profiles train learners less, and average chains instead of learning from all rows.
-SOME_NOISE = 5e-5, 0.2
+#: Where a process hears some noise, smooth profiles train learners less, and average chains instead of learning from
+#: all rows.
 WITH_SOME_NOISE: dict[str, Any] = {"max_steps": 50, "n_chains": CHAINS, "refit_full": False}
-#: With fewer training rows, validation data are too few to tell a response without noise.
-LEAST_SMOOTH_ROWS = 80
 #: How often columns are weighed anew at the most: as long as the score falls below this part of what it was.
 ROUNDS, ENOUGH = 3, 0.98
 
@@ -210,7 +209,7 @@ class Choosing(Checks):
         planned = self._plan(smooth[0], train, held_out)
         process, left = process_of(planned), unexplained(best)
         noisy, doubtful = is_noisy(process, left), left > WORTH_TRYING[1] and best.train.n_rows > SMALL
-        if noisy and (doubtful or process is None or process.unexplained <= left):
+        if noisy and (doubtful or is_nearly_all(process, left)):
             return best, False
         if hears_noise(process):
             smooth = [fix(profile._replace(**WITH_SOME_NOISE), self) for profile in smooth]
@@ -351,58 +350,3 @@ class Choosing(Checks):
         for run in pilots:
             self.race_[run.plan.profile] = min(run.best_score, self.race_.get(run.plan.profile, np.inf))
         return min([trial] if best is None else [best, trial], key=lambda run: run.best_score), interrupted
-
-
-def unexplained(run: Run) -> float:
-    """Return the part of the validation targets' variance that a run of squared error has not explained."""
-    losses = [record.validation_loss for record in run.boosted.history] if run.boosted is not None else []
-    return 2 * min(losses, default=np.inf) / (1.0 if run.held_out is None else variance_of(run.held_out))
-
-
-def variance_of(part: Part) -> float:
-    """Return the mean square of targets, added up over outputs."""
-    target = np.asarray(part.scaled)
-    if np.isnan(target).any():  # the loss, too, is a mean over rows of the observed ones
-        return max(float(np.nansum(target**2)) / len(target), 1e-300)
-    return max(float(np.mean(target**2)) * (target.size / len(target)), 1e-300)
-
-
-def is_noisy(process: Process | None, others: float) -> bool:
-    """Say whether a process shows noise, and does not explain much more than others, which leave this part."""
-    return process is not None and sees_noise(process) and process.unexplained > MUCH_BETTER * others
-
-
-def is_hopeless(process: Process | None, pilot: float, others: float) -> bool:
-    """Say whether the whole fit of a smooth profile would be in vain, by what its pilot and others' whole fit leave.
-
-    Where there is no noise at all, it may still be far better: its learners go on to learn what pilots leave.
-    """
-    return process is not None and process.noise > HINT_OF_NOISE and pilot > HOPELESS * others
-
-
-def hears_noise(process: Process | None) -> bool:
-    """Say whether noise is a good part of what a process leaves unexplained: more training would only learn it."""
-    return process is not None and process.noise > max(SOME_NOISE[0], SOME_NOISE[1] * process.unexplained)
-
-
-def sees_noise(process: Process | None) -> bool:
-    """Say whether a process shows noise."""
-    return process is not None and process.noise > LITTLE_NOISE
-
-
-def process_of(run: Run) -> Process | None:
-    """Return the likeliest Gaussian process of the targets of a run of squared error; None for other losses.
-
-    Of targets with holes, it is that of the rows without; None if those are few.
-    """
-    loss, (inputs, target, _) = run.plan.loss, run.train.learnt
-    if isinstance(loss, Observed):
-        whole = np.flatnonzero(~np.isnan(target).any(axis=1))
-        if len(whole) < LEAST_SMOOTH_ROWS:
-            return None
-        loss, inputs, target = loss.loss, take(inputs, whole), target[whole]
-    if not isinstance(loss, SquaredError):
-        return None
-    x, y = (np.asarray(evenly_spaced(part, MOST_ROWS)) for part in (inputs, target))
-    with using("numpy"):
-        return likeliest_process(x, y)
