@@ -59,6 +59,10 @@ def test_profiles_respect_what_is_fixed_and_the_shape():
     assert {p.encoding for p in profiles(VPBoostClassifier(), (20_000, 15))} == {"plain", "quantile", "spline"}
     assert {p.encoding for p in profiles(VPBoostClassifier(), (20_000, 16))} == {"plain", "quantile"}
     assert "spline" in {p.encoding for p in profiles(VPBoostClassifier(), (20_000, 108), 6)}
+    for classifier, n, half in ((True, 19_999, True), (True, 20_000, False), (False, 20_000, True)):
+        found = profiles((VPBoostClassifier if classifier else VPBoostRegressor)(), (n, 5))
+        assert any(p.max_features == 0.5 and not p.tree_depth for p in found) is half
+        assert any(p.tree_depth for p in found)
     assert of("fine", "auto", "auto", (500, 80)) == [Profile("fine", 0.3, 1.0)]
     assert of("auto", "auto", "auto", (49, 8)) == [FALLBACK]
     assert profiles(VPBoostClassifier(), (19, 8)) == [FALLBACK] != profiles(VPBoostClassifier(), (20, 8))
@@ -91,7 +95,7 @@ def test_profiles_with_trees_suit_the_number_of_rows():
     assert trees(classifier, 20_000) == (20, 1e-4, 16, None, None)
     assert trees(classifier, 8000, reg_lambda=0.5)[1] == 0.5
     rates = [[p.learning_rate for p in profiles(classifier(), (n, 8)) if p.tree_depth] for n in (19_999, 20_000)]
-    assert rates == [[None], [0.2]]
+    assert rates == [[None], [0.3]]
     model = regressor(width=3, tree_depth=2, n_estimators=2, n_chains=1, encoding="plain").fit(*staircase())
     assert model.ensemble_.featurizers.featurizer.featurizer.featurizer.layers[0].weight.shape[-2] == 3
 

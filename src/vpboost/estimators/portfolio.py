@@ -99,7 +99,7 @@ OF_REGRESSORS: tuple[tuple[int, int | None, dict[str, Any]], ...] = (
 OF_CLASSIFIERS: tuple[tuple[int, int | None, dict[str, Any]], ...] = (
     (2000, None, {"rounds": 20}),
     (8000, None, {"reg_lambda": 1e-4}),
-    (20_000, None, {"learning_rate": 0.2, "width": 16}),
+    (20_000, None, {"learning_rate": 0.3, "width": 16}),
 )
 #: Of more rows than this, only the columns themselves are kept: encodings multiply their number.
 MOST_ENCODED_ROWS = 1_000_000
@@ -255,6 +255,9 @@ def profiles(settings: Any, shape: tuple[int, ...], n_encodable: int | None = No
     if started and (shape[1] >= MANY_COLUMNS if few else n_columns >= MANY_TO_ENCODE):
         # these are wide, and behind: where rows are few, too far behind those with a start
         allowed = [p for p in allowed if p.encoding != "spline"]
+    if settings._is_classifier and not few:
+        # of many rows, learners that see half of the columns, or inherit nothing, never won (benchmarks/races.py)
+        allowed = [p for p in allowed if p.tree_depth or (p.max_features == 1 and p.inherit)]
     if settings.relevance is True:
         allowed = [p for p in PORTFOLIO if p.encoding == "plain"]
     if encoding != "auto":  # the user's encoding with the other choices that go with it
