@@ -43,7 +43,7 @@ GROUPS = {
     "a million rows": ("million",),
 }  # fmt: skip
 #: Peers of a table, where they are not the same as of others: CatBoost takes minutes on some.
-PEERS = {"cdr": ("lightgbm",), "million": ("lightgbm", "xgboost")}
+PEERS = {name: ("lightgbm",) for name in ("cdr", "mnist", "hundred")} | {"million": ("lightgbm", "xgboost")}
 
 
 def table(name: str) -> Split:

@@ -216,6 +216,9 @@ def test_what_predictions_are_worth_leaves_holes_out(table, distribution, tmp_pa
     legend = plotting.plot_interval_widths(model, X, holed, output=1).get_legend().get_texts()
     assert f"part within, {within[known[:, 1], 1].mean():.1%} of all" in [text.get_text() for text in legend]
     plotting.plot_bands(model, X, 0, holed)
+    apart = np.where((np.arange(len(X)) % 3)[:, None] == np.arange(3), holed, np.nan)  # no row has two
+    apart[np.isnan(apart).all(axis=1), 0] = 1.0
+    plotting.plot_interval_widths(model, X, apart, output=1)
 
     measured = measures(model, X, holed)
     assert measured["coverage_90"] == pytest.approx(within[known].mean())

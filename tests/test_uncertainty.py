@@ -340,6 +340,17 @@ def test_few_targets_of_an_output_do_not_make_it_sure():
     assert np.median(misses) < 2.5  # 2 to 7 where other rows' means counted as known
 
 
+def test_the_targets_of_a_rare_output_are_kept():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (3000, 2))
+    rare = np.where(rng.random(3000) < 0.01, np.sin(3 * X[:, 0]) + 0.1 * rng.normal(size=3000), np.nan)
+    model = VPBoostRegressor(**QUICK).fit(X, np.stack([X[:, 1], rare], axis=1))
+    targets = model._evidence.targets[:, 1]
+    assert len(targets) <= 600
+    assert np.isfinite(targets).sum() == np.isfinite(rare).sum()
+    assert np.isfinite(model.predict(X[:5], return_std=True)[1]).all()
+
+
 def test_a_single_target_tells_nothing():
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (60, 2))

@@ -271,7 +271,7 @@ def half_mean_distance(mu: np.ndarray, size: np.ndarray) -> np.ndarray:
     found = []
     for start in range(0, len(mu), LAWS_AT_ONCE):
         r, m = (part[start : start + LAWS_AT_ONCE] for part in (size, mu))
-        w = 4 * (m / r) * (1 + m / r)
+        w = np.maximum(4 * (m / r) * (1 + m / r), np.finfo(float).tiny)  # of no counts at all, it goes to one
         falls = np.arccosh(np.exp(np.minimum(45 / (2 * r + 1), 700)))  # to nothing
         end = np.minimum(np.arcsinh(np.sqrt(w)), falls)
         v = end * (1 - NODES**2)

@@ -31,6 +31,8 @@ HASTE, FASTEST, LEAST_STAGES = 2.0, 0.5, 10
 MANY = 20_000
 #: Rows set aside by chains that tell the spread well enough; with fewer, others are predicted part by part, too.
 ENOUGH = 1500
+#: The same of given rows, which the mean of all chains predicts.
+ENOUGH_GIVEN = 200
 
 
 class Distributional(BaseVPBoost):
@@ -148,7 +150,7 @@ class Distributional(BaseVPBoost):
                 found = [(part, evaluated(ensemble, np.asarray(part.inputs[:]))) for part, ensemble in known]
             else:  # no chain has learnt from them
                 found = [(run.held_out, np.concatenate([self._raw_of(rows) for rows in chunks(run.held_out.inputs)]))]
-            if whole is None or sum(part.n_rows for part, _ in found) >= ENOUGH:
+            if whole is None or sum(part.n_rows for part, _ in found) >= (ENOUGH if others else ENOUGH_GIVEN):
                 return found
         every = run.train if whole is None else self._parts_of_chain(run, whole, groups, seed, True)[0]
         part, raw = self._cross_predicted(run, every, groups, seed)

@@ -187,5 +187,6 @@ def one_of_each(target: np.ndarray, place: np.ndarray) -> np.ndarray:
     >>> one_of_each(np.array([[1.0, np.nan], [2.0, 3.0], [4.0, np.nan]]), np.array([0, 1, 2])).tolist()
     [1, 2]
     """
-    known = ~np.isnan(target.reshape(len(target), -1))
-    return np.unique(np.where(known, place[:, None], -1).argmax(axis=0))
+    holes = np.isnan(target.reshape(len(target), -1)) if target.dtype.kind == "f" else np.zeros((1, 1), bool)
+    last = [np.where(column, -1, place).argmax() for column in holes.T if column.any()]
+    return np.unique([place.argmax(), *last])

@@ -77,6 +77,8 @@ class Uncertain:
             hint = "its predictions are bounds" if self._in_order() else "use predict_interval"
             raise ValueError(f"a model of quantiles has no standard deviation; {hint}")
         if self._evidence is None:
+            if self.loss_.n_parameters > 1:
+                raise ValueError("of several numbers for each target there is no standard deviation; see predict_dist")
             if len(self.input_encoder_.shape_) > 1 or self.input_encoder_.n_plain > MOST_COLUMNS:
                 known = f"how sure a model is can be told of tables with {MOST_COLUMNS} encoded columns at the most"
             else:
@@ -121,4 +123,22 @@ def fewer(n_outputs: int) -> int:
 
 def some_of(part: Part, most: int) -> Part:
     """Return a part, or so many rows of it."""
-    return part.take(evenly_spaced(np.arange(part.n_rows), most)) if part.n_rows > most else part
+    return part.take(kept_rows(part.target, most)) if part.n_rows > most else part
+
+
+def kept_rows(target: np.ndarray, most: int) -> np.ndarray:
+    """Return so many rows, evenly spaced; where targets are missing, half of them at the most for one output each.
+
+    >>> target = np.array([[1.0, np.nan]] * 8 + [[1.0, 2.0]] * 2 + [[1.0, np.nan]] * 10)
+    >>> kept_rows(target, 4).tolist(), kept_rows(target[:, :1], 4).tolist()
+    ([0, 8, 9, 11], [0, 5, 10, 15])
+    """
+    every, known = np.arange(len(target)), ~np.isnan(target)
+    if known.all() or most < 4:
+        return evenly_spaced(every, most)
+    each = max(most // (2 * target.shape[1]), 2)
+    few = known[:, known.sum(axis=0) * most < 2 * each * len(target)]  # of which evenly spaced rows would have too few
+    of_few = [evenly_spaced(np.flatnonzero(column), each) for column in few.T]
+    chosen = evenly_spaced(np.unique(np.concatenate([np.zeros(0, int), *of_few])), most // 2)
+    rest = evenly_spaced(np.setdiff1d(every, chosen), most - len(chosen))
+    return np.union1d(chosen, rest)

@@ -35,7 +35,8 @@ LEAST, FARTHEST = 1e-12, 1e6
 MOST_OUTPUTS = 32
 #: Rows whose variances are computed side by side.
 ROWS_AT_ONCE = 4096
-#: Outputs with missing targets have processes of their own, those with fewest targets first: so many at the most.
+#: Outputs observed in the same rows have processes of their own, those with fewest targets first: so many at the most.
+#: Where there are more such groups, what the others miss counts as the mean of what was observed, in one process.
 MOST_APART = 32
 
 
@@ -115,17 +116,17 @@ class Apart:
         observed = np.isfinite(evidence.targets)
         groups: dict[bytes, list[int]] = {}
         for output, column in enumerate(observed.T):
-            groups.setdefault(column.tobytes(), []).append(output)
+            if column.sum() > 1:
+                groups.setdefault(column.tobytes(), []).append(output)
         of_few = sorted(groups.values(), key=lambda outputs: observed[:, outputs[0]].sum())
         rest = [output for outputs in of_few[MOST_APART:] for output in outputs]
         self.parts: list[tuple[list[int], Ignorance]] = []
         #: NaN where a single target, or none, tells nothing
         self.noise_of_outputs = np.full(observed.shape[1], np.nan)
         for outputs in [*of_few[:MOST_APART], *([rest] if rest else [])]:
-            rows = observed[:, outputs].any(axis=1)
-            if rows.sum() > 1:
-                self.parts.append((outputs, Ignorance(evidence.of(outputs, rows))))
-                self.noise_of_outputs[outputs] = self.parts[-1][1].noise_of_outputs
+            ignorance = Ignorance(evidence.of(outputs, observed[:, outputs].any(axis=1)))
+            self.parts.append((outputs, ignorance))
+            self.noise_of_outputs[outputs] = ignorance.noise_of_outputs
 
     def __call__(self, rows: np.ndarray, predictions: np.ndarray) -> np.ndarray:
         """Return the spread of what is not known beside predictions, (rows, outputs)."""

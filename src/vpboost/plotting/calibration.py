@@ -76,7 +76,7 @@ def plot_calibration(model: Any, X: Any, y: Any, ax: Axes | None = None, output:
     curves = curves_of(model, X, truth, distribution_of(model, X))
     if not curves:
         model.predict_interval(X, LEVELS[0])  # says what is missing
-    return draw_calibration(model, curves, len(truth), chosen, ax)
+    return draw_calibration(model, curves, known_targets(truth, chosen), chosen, ax)
 
 
 def plot_interval_widths(
@@ -123,7 +123,7 @@ def plot_interval_widths(
     known = np.flatnonzero(~np.isnan(truth[:, chosen]))
     X, truth = some_rows(_safe_indexing(X, known) if len(known) < len(truth) else X, truth[known])
     low, high = (of_output(model, bound, chosen) for bound in model.predict_interval(X, coverage))
-    prediction, width = compare(model, X, truth).prediction[:, chosen], high - low
+    prediction, width = of_output(model, model.predict(X), chosen), high - low
     within = (low <= truth[:, chosen]) & (truth[:, chosen] <= high)
     ax = axes_or_new(ax)
     some = some_places(len(truth), MOST_POINTS)
@@ -278,6 +278,11 @@ def truth_of(model: Any, X: Any, y: Any) -> np.ndarray:
     if len(truth) != n:
         raise ValueError(f"X and y must have as many rows, got {n} and {len(truth)}")
     return truth
+
+
+def known_targets(truth: np.ndarray, output: int) -> int:
+    """Return how many targets of an output are known."""
+    return int((~np.isnan(truth[:, output])).sum())
 
 
 def some_rows(X: Any, truth: np.ndarray) -> tuple[Any, np.ndarray]:

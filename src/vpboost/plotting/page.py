@@ -129,7 +129,7 @@ def worth(compared: Compared, classifier: bool = False) -> tuple[str, np.ndarray
     if classifier:
         return "F1", scores_of_classes(compared)["F1"]
     r2, rmse = scores_of_outputs(compared)
-    return ("−RMSE", -rmse) if len(compared.truth) == 1 else ("R²", r2)
+    return ("−RMSE", -rmse) if np.isnan(r2).any() else ("R²", r2)  # of a single row there is no R²
 
 
 def from_worst(judged: np.ndarray) -> np.ndarray:

@@ -15,6 +15,7 @@ from .calibration import (
     draw_calibration,
     draw_reliability,
     known_scores,
+    known_targets,
     plot_interval_widths,
     some_rows,
 )
@@ -45,7 +46,7 @@ def of_values(model: Any, X: Any, compared: Compared) -> list[str]:
         return [NOT_KNOWN.format(what="within which bounds the truth is")]
     if "intervals" in curves:
         parts.append(coverage_table(model, curves["intervals"]))
-    axes = [draw_calibration(model, curves, len(truth), k) for k in judged_outputs(curves)]
+    axes = [draw_calibration(model, curves, known_targets(truth, k), k) for k in judged_outputs(curves)]
     if n_outputs(model) == 1 and known_scores(model) >= rows_needed(USUAL):
         axes.append(plot_interval_widths(model, X, truth, coverage=USUAL))
     return [*parts, plots(axes)]
@@ -86,7 +87,7 @@ def judged_outputs(curves: dict[str, Curve]) -> list[int]:
     """Return the outputs to draw: all, or of many those that are within least often and most often."""
     observed = next(iter(curves.values())).observed
     n, last = observed.shape[1], observed[-1]
-    return list(range(n)) if n <= MOST_DRAWN else [int(last.argmin()), int(last.argmax())]
+    return list(range(n)) if n <= MOST_DRAWN else [int(np.nanargmin(last)), int(np.nanargmax(last))]
 
 
 def of_classes(model: Any, X: Any, compared: Compared) -> list[str]:
