@@ -3,7 +3,7 @@
     VPBOOST_DATA=path/to/data python benchmarks/smooth_choice.py         # half an hour; goes on if stopped
     python benchmarks/smooth_choice.py --table                           # what is stored already
     VPBOOST_DATA=path/to/data python benchmarks/smooth_choice.py --pilots   # twenty minutes: which whole fits are vain
-    VPBOOST_DATA=path/to/data python benchmarks/smooth_choice.py --doubts   # twenty minutes: where it is doubtful
+    VPBOOST_DATA=path/to/data python benchmarks/smooth_choice.py --doubts   # an hour: where it is doubtful
 
 Each problem is fitted twice with default settings but for the choice, which is forced. Stored are the errors on rows
 that neither fit has seen, and the best validation score of each first chain. The rule takes the smooth profile where

@@ -31,7 +31,7 @@ HASTE, FASTEST, LEAST_STAGES = 2.0, 0.5, 10
 MANY = 20_000
 #: Rows set aside by chains that tell the spread well enough; with fewer, others are predicted part by part, too.
 ENOUGH = 1500
-#: The same of given rows, which the mean of all chains predicts.
+#: The same of rows given to validate with: the mean of all chains predicts them, which is what the spread is about.
 ENOUGH_GIVEN = 200
 
 
